@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use catchment_model::Piece;
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
 use crate::expected::row_expects;
@@ -34,7 +35,7 @@ pub struct Cut {
 /// One source's part of a [`Cut`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnCut {
-    /// Bytes of each row's fragment; 0 where it is missing.
+    /// Bytes of each row's fragment, or of all of its pieces; 0 where it is missing.
     pub lengths: Vec<u32>,
     /// One bit per row, lowest bit of the first byte first: set where the fragment is there. None
     /// when all are.
@@ -44,10 +45,14 @@ pub struct ColumnCut {
     /// One bit per row, as above: set where the source is expected. None when it is in all, and of
     /// sparse sources.
     pub expected: Option<Vec<u8>>,
+    /// The pieces of rows that have several fragments of this source; no others.
+    pub pieces: Vec<Piece>,
     /// Where the payload is: the rows' fragments in their order, neighbours joined.
     pub spans: Vec<Span>,
-    /// How many fragments there are.
+    /// How many fragments there are, each piece counted, and in how many rows.
     pub fragments: u64,
+    /// See [`fragments`](Self::fragments).
+    pub rows: u64,
     /// Their bytes.
     pub payload_bytes: u64,
     /// Rows without this source in which it is expected, if it is required; otherwise 0.
@@ -219,7 +224,7 @@ impl Cut {
             }
             let absent = column.absent(self.keys.len());
             column.missing = if source.is_required() { absent } else { 0 };
-            let lacking = self.keys.len() as u64 - column.fragments;
+            let lacking = self.keys.len() as u64 - column.rows;
             column.not_expected =
                 lacking - if source.role == SourceRole::Sparse { 0 } else { absent };
             fragments += column.fragments;
@@ -247,8 +252,9 @@ impl ColumnCut {
         self.lengths.clear();
         self.times.clear();
         (self.validity, self.expected) = (None, None);
+        self.pieces.clear();
         self.spans.clear();
-        (self.fragments, self.payload_bytes, self.missing) = (0, 0, 0);
+        (self.fragments, self.rows, self.payload_bytes, self.missing) = (0, 0, 0, 0);
         (self.not_expected, self.not_sent, self.bad_sender, self.bad_tag) = (0, 0, 0, 0);
     }
 
@@ -257,31 +263,67 @@ impl ColumnCut {
         self.lengths.reserve(keys.len());
         let mut fragments = accepted.iter();
         let mut next = fragments.next();
-        let mut taken = 0;
         let mut span = Span { offset: 0, bytes: 0 };
+        let (mut rows, mut pieces) = (0, 0);
         for (row, &key) in keys.iter().enumerate() {
-            let Some(fragment) = next.filter(|fragment| fragment.key == key) else {
+            let mut found = next.filter(|fragment| fragment.key == key);
+            if found.is_none() {
+                // What is before it are pieces of the row before.
+                while let Some(piece) = next.filter(|fragment| fragment.key < key) {
+                    self.add_piece(row - 1, piece.bytes);
+                    self.extend(&mut span, piece);
+                    pieces += 1;
+                    next = fragments.next();
+                }
+                found = next.filter(|fragment| fragment.key == key);
+            }
+            let Some(fragment) = found else {
                 self.mark_missing(row, keys.len());
                 continue;
             };
-            taken += 1;
+            rows += 1;
             self.lengths.push(fragment.bytes);
-            self.payload_bytes += u64::from(fragment.bytes);
-            self.bad_sender += u64::from(fragment.bad_sender);
-            if fragment.offset == span.offset.wrapping_add(span.bytes) {
-                span.bytes += u64::from(fragment.bytes);
-            } else if fragment.bytes > 0 {
-                self.end_span(span);
-                span = Span { offset: fragment.offset, bytes: u64::from(fragment.bytes) };
-            }
+            self.extend(&mut span, fragment);
+            next = fragments.next();
+        }
+        while let Some(piece) = next.filter(|fragment| Some(&fragment.key) == keys.last()) {
+            self.add_piece(keys.len() - 1, piece.bytes);
+            self.extend(&mut span, piece);
+            pieces += 1;
             next = fragments.next();
         }
         self.end_span(span);
-        self.fragments = taken as u64;
-        accepted.drain(..taken);
+        (self.rows, self.fragments) = (rows, rows + pieces);
+        accepted.drain(..self.fragments as usize);
     }
 
-    /// Moves the times of the fragments that are there out of their queue.
+    // Takes the bytes of the next fragment.
+    #[inline]
+    fn extend(&mut self, span: &mut Span, fragment: &Accepted) {
+        let bytes = u64::from(fragment.bytes);
+        self.payload_bytes += bytes;
+        self.bad_sender += u64::from(fragment.bad_sender);
+        if fragment.offset == span.offset.wrapping_add(span.bytes) {
+            span.bytes += bytes;
+        } else if bytes > 0 {
+            self.end_span(*span);
+            *span = Span { offset: fragment.offset, bytes };
+        }
+    }
+
+    // One more fragment of a row; the matcher sees to it that the sum fits.
+    #[inline(never)]
+    fn add_piece(&mut self, row: usize, bytes: u32) {
+        let piece = |bytes: u32| Piece { row: row as u64, time_ns: 0, bytes: bytes.into() };
+        if self.pieces.last().is_none_or(|last| last.row != row as u64) {
+            self.pieces.push(piece(self.lengths[row]));
+        }
+        self.pieces.push(piece(bytes));
+        self.lengths[row] += bytes;
+    }
+
+    /// Moves the times of the fragments that are there out of their queue. A row's is that of its
+    /// first piece.
     fn take_times(&mut self, times: &mut VecDeque<u64>) {
         if self.fragments == 0 {
             return;
@@ -291,10 +333,18 @@ impl ColumnCut {
             let is_set = |bits: &Vec<u8>| bits[row / 8] & 1 << (row % 8) != 0;
             self.validity.as_ref().is_none_or(is_set)
         };
-        let rows = 0..self.lengths.len();
-        let of_row = |row| if is_there(row) { times.next() } else { None };
-        let of_rows: Vec<u64> = rows.map(of_row).map(Option::unwrap_or_default).collect();
-        self.times = of_rows;
+        let mut pieces = self.pieces.iter_mut().peekable();
+        let of_row = |row| {
+            let own_ns = if is_there(row) { times.next() } else { None };
+            if let Some(first) = pieces.next_if(|piece| piece.row == row as u64) {
+                first.time_ns = own_ns.unwrap_or_default();
+                while let Some(piece) = pieces.next_if(|piece| piece.row == row as u64) {
+                    piece.time_ns = times.next().unwrap_or_default();
+                }
+            }
+            own_ns.unwrap_or_default()
+        };
+        self.times = (0..self.lengths.len()).map(of_row).collect();
     }
 
     #[cold]
@@ -323,7 +373,7 @@ impl ColumnCut {
                 let bytes = validity.iter().zip(expected);
                 bytes.map(|(valid, expected)| u64::from((expected & !valid).count_ones())).sum()
             }
-            _ => row_count as u64 - self.fragments,
+            _ => row_count as u64 - self.rows,
         }
     }
 

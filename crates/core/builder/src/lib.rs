@@ -31,6 +31,7 @@
 mod builder;
 mod config;
 mod cutter;
+mod excused;
 mod expected;
 mod fragment;
 mod matched;

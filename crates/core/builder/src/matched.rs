@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Both are queues: the matcher appends, the cutter takes from the front. The fragments of a row
-//! are in the queues before the row is. How an event closed decides its row ([`Closing`]).
+//! are in the queues before the row is; several of a source with the key of one row are its pieces.
+//! How an event closed decides its row ([`Closing`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -315,6 +316,14 @@ impl Matched {
         }
     }
 
+    /// The same of a fragment with a time that one before it has.
+    #[cold]
+    pub(crate) fn reach_again(&mut self, index: usize, key: u64) {
+        if self.sources[index].reached != key + 1 {
+            self.reach(index, key);
+        }
+    }
+
     /// Takes a source's fragments of those of the first rows that are dropped out of its queue.
     /// Returns how many.
     pub(crate) fn drop_fragments(&mut self, index: usize, row_count: usize) -> u64 {
@@ -336,11 +345,14 @@ impl Matched {
             u64::from(is_missed && row_expects(expected_in, row.named()))
         };
         let (mut found, mut gaps) = (0, 0);
+        let mut dropping = None;
         source.accepted.retain(|accepted| {
             while let Some(row) = rows.next_if(|row| row.key < accepted.key) {
                 gaps += gap(row);
             }
-            let drop = rows.next_if(|row| row.key == accepted.key);
+            // Pieces follow the first fragment of a row.
+            dropping = rows.next_if(|row| row.key == accepted.key).or(dropping);
+            let drop = dropping.filter(|row| row.key == accepted.key);
             if let Some(reason) = drop.and_then(|row| row.dropped) {
                 found += 1;
                 let (source, ordinal) = (SourceId(index as u32), 0);

@@ -18,7 +18,6 @@
 
 mod claim;
 mod events;
-mod excused;
 mod fast;
 mod horizon;
 mod named;
@@ -36,11 +35,11 @@ use catchment_model::{CloseReason, Entry};
 
 use self::claim::{Likeness, Repetition};
 use self::events::{Known, OpenEvents};
-use self::excused::Excused;
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
 pub use self::numbers::KEY_END;
 use self::parked::{Ahead, Held, Parked};
 use self::shares::Shares;
+use crate::excused::Excused;
 use crate::matched::Source;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceNote,

@@ -40,6 +40,9 @@ pub struct BuilderStatus {
     /// Rows of one fragment that is in no event, or whose event was closed: neither complete nor
     /// incomplete.
     pub events_unmatched: u64,
+    /// Events by time that the longest span ended: without it they would have gone on, or could
+    /// have.
+    pub events_capped: u64,
     /// Number of times that all required senders skipped the same keys
     /// (`fragments_skipped`).
     pub jumps: u64,

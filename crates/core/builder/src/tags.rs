@@ -63,7 +63,7 @@ impl EventTags {
     }
 }
 
-/// Calls `visit` with the tag of a source's fragment of each of the events, which ascend as the
+/// Calls `visit` with the tags of a source's fragments of each of the events, which ascend as the
 /// fragments do.
 fn visit(events: &mut [EventTag], source: &Source, mut visit: impl FnMut(&mut EventTag, u8)) {
     let mut fragments = source.accepted.iter();
@@ -72,10 +72,9 @@ fn visit(events: &mut [EventTag], source: &Source, mut visit: impl FnMut(&mut Ev
         while next.is_some_and(|fragment| fragment.key < event.key) {
             next = fragments.next();
         }
-        match next {
-            None => break,
-            Some(fragment) if fragment.key == event.key => visit(event, fragment.tag),
-            Some(_) => {}
+        while let Some(fragment) = next.filter(|fragment| fragment.key == event.key) {
+            visit(event, fragment.tag);
+            next = fragments.next();
         }
     }
 }

@@ -14,7 +14,9 @@
 //! |---|---|
 //! | [`clock`] | ticks that wrap, as nanoseconds |
 //! | [`Horizon`] | whose clock stands, who is awaited, what a quorum claims |
+//! | [`Promises`](promises::Promises) | what front-ends say of themselves |
 //! | [`Queues`] | fragments by time, and the events that they are |
+//! | [`Pieces`](pieces::Pieces) | several fragments of a source in an event |
 //! | [`Offsets`] | how far the times of a source are from its events |
 //!
 //! Where a reference source names the groups that took part in an event, the event waits for the
@@ -27,8 +29,13 @@ mod clock;
 mod group;
 mod horizon;
 mod offsets;
+mod ordinals;
+mod pieces;
+mod promised;
+mod promises;
 mod regroup;
 mod settings;
+mod voter;
 
 use std::collections::VecDeque;
 
@@ -37,12 +44,14 @@ use catchment_model::{CloseReason, Entry, EventFlags};
 use self::group::{Next, Put, Queues, Waiting};
 use self::horizon::{Held, Horizon, Said};
 pub use self::offsets::{Offsets, Suggested};
+use self::pieces::Building;
 pub use self::regroup::{Group, regroup};
 pub use self::settings::{ClockConfig, Late, TimeConfig, Unmatched, WindowKind};
+use crate::excused::Excused;
 use crate::matched::{Closing, ClosingEvent};
 use crate::wanted::Wanted;
 use crate::{
-    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, Row,
+    BuilderConfig, BuilderStatus, ConfigError, Continues, Fragment, Matched, Matcher, Restart, Row,
     SourceNote, SourceStatus,
 };
 
@@ -56,6 +65,7 @@ pub struct TimeMatcher {
     /// By source.
     offsets: Vec<Offsets>,
     closing: Closing,
+    excused: Excused,
     wanted: Wanted,
     required: Vec<bool>,
     sparse: Vec<(usize, i64)>,
@@ -73,8 +83,11 @@ pub struct TimeMatcher {
     next_key: u64,
     epochs: u64,
     last_epoch: Option<Restart>,
-    /// The source without which the next event is not final, and what it had passed.
-    blocker: Option<(usize, i64)>,
+    /// The source without which the next event is not final, what it had passed, and how many of
+    /// its fragments waited.
+    blocker: Option<(usize, i64, usize)>,
+    /// Events that the longest span ended.
+    capped: u64,
 }
 
 /// Why an event closes that is not final.
@@ -93,11 +106,25 @@ impl TimeMatcher {
         time.check(config)?;
         let sources = || 0..config.sources.len();
         let sparse = sources().filter(|&index| TimeConfig::is_sparse(config, index));
+        let mut horizon = Horizon::new(config, time);
+        let mut queues = Queues::new(time, config.sources.len());
+        if config.positions.contains(&true) {
+            queues.keep_ordinals();
+        }
+        let waits = |&index: &usize| config.pausable.get(index) == Some(&true);
+        sources().filter(waits).for_each(|index| queues.set_pausable(index));
+        if let Some(Continues { closed_key, sources }) = &config.continues {
+            let (closed_ns, had) = (closed_key.cast_signed(), sources.iter().enumerate());
+            let had = had.filter_map(|(index, key)| key.map(|_| index));
+            horizon.continue_at(closed_ns, had);
+            queues.continue_at(closed_ns - time.before_ns.cast_signed());
+        }
         Ok(Self {
-            horizon: Horizon::new(config, time),
-            queues: Queues::new(time, config.sources.len()),
+            horizon,
+            queues,
             offsets: sources().map(|index| Offsets::new(time, time.opens(index))).collect(),
             closing: Closing::new(config),
+            excused: Excused::default(),
             wanted: Wanted::default(),
             required: sources().map(|index| config.sources[index].is_required()).collect(),
             sparse: sparse.map(|index| (index, time.clocks[index].lag_ns.cast_signed())).collect(),
@@ -110,10 +137,11 @@ impl TimeMatcher {
             waiting_max: config.parked_max,
             rows_max: config.window_events,
             now_ns: 0,
-            next_key: 0,
+            next_key: config.continues.as_ref().map_or(0, |run| run.closed_key),
             epochs: 0,
             last_epoch: None,
             blocker: None,
+            capped: 0,
         })
     }
 
@@ -125,42 +153,59 @@ impl TimeMatcher {
         if queues.is_reference(index) {
             return 0;
         }
-        self.horizon.take_run(index, run, arrived_ns, |ns, &fragment| {
+        let done = self.horizon.take_run(index, run, arrived_ns, |ns, &fragment| {
             let put = queues.put_next(index, ns, Waiting { fragment, arrived_ns }, most);
             if put {
                 matched.reach(index, key_of(ns));
             }
             put
-        })
+        });
+        if let Some(ordinals) = self.queues.ordinals.get_mut(index) {
+            let first = matched.first_ordinal(index, run);
+            ordinals.extend(first..first + done as u64);
+        }
+        done
     }
 
     /// Takes a fragment whose time is known.
     #[inline]
     fn put(&mut self, index: usize, ns: i64, held: &Held, matched: &mut Matched) {
-        let &Held { ref fragment, arrived_ns, groups } = held;
+        let &Held { ref fragment, arrived_ns, ordinal, groups } = held;
         if self.queues.len(index) >= self.waiting_max {
-            return matched.discard(index, 0, fragment, Entry::FragmentsDiscardedMemory);
+            return matched.discard(index, ordinal, fragment, Entry::FragmentsDiscardedMemory);
         }
         let waiting = Waiting { fragment: *fragment, arrived_ns };
-        match self.queues.put(index, ns, waiting, groups) {
+        match self.queues.put(index, ns, waiting, (ordinal, groups)) {
+            Put::Waits if self.queues.pieces.are_several() => {
+                matched.reach_again(index, key_of(ns));
+            }
             Put::Waits => matched.reach(index, key_of(ns)),
-            Put::Repeated => matched.discard(index, 0, fragment, fragment.repeated()),
-            Put::Late => self.take_late(index, ns, waiting, matched),
+            Put::Repeated => matched.discard(index, ordinal, fragment, fragment.repeated()),
+            Put::Late => self.take_late(index, ns, (waiting, ordinal), matched),
         }
     }
 
     #[cold]
-    fn take_late(&mut self, index: usize, ns: i64, waiting: Waiting, matched: &mut Matched) {
+    fn take_late(
+        &mut self,
+        index: usize,
+        ns: i64,
+        (waiting, ordinal): (Waiting, u64),
+        matched: &mut Matched,
+    ) {
         let fragment = &waiting.fragment;
+        if self.horizon.promises.has(index) {
+            self.excuse(index, ns, ns, matched);
+        }
         let reason = match self.wanted.has(key_of(ns)) {
             true => Entry::FragmentsLate,
             false => Entry::FragmentsDiscardedPaused,
         };
         match self.late {
             Late::Keep if reason == Entry::FragmentsLate => {
-                self.release_alone(index, ns, &waiting, EventFlags::LATE, matched);
+                self.release_alone(index, ns, (&waiting, ordinal), EventFlags::LATE, matched);
             }
-            _ => matched.discard(index, 0, fragment, reason),
+            _ => matched.discard(index, ordinal, fragment, reason),
         }
     }
 
@@ -185,13 +230,15 @@ impl TimeMatcher {
             self.epochs += 1;
             let [from, to] = [epoch.from_ns, epoch.to_ns].map(key_of);
             self.last_epoch = Some(Restart { from, to });
+            self.horizon.promises.begin_anew();
             for &index in &cluster.members {
                 matched.count(index, Entry::NumberingRestarts, 1);
             }
             self.join(at_end || is_quiet, matched);
         }
-        for (index, fragment) in self.horizon.take_given_up() {
-            matched.discard(index, 0, &fragment, Entry::FragmentsOutOfRange);
+        for (index, held) in self.horizon.take_given_up() {
+            let Held { ordinal, ref fragment, .. } = held;
+            matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
         }
     }
 
@@ -203,7 +250,8 @@ impl TimeMatcher {
                 match ns {
                     Some(ns) => self.put(index, ns, &held, matched),
                     None => {
-                        matched.discard(index, 0, &held.fragment, Entry::FragmentsOutOfRange);
+                        let Held { ordinal, ref fragment, .. } = held;
+                        matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
                     }
                 }
             }
@@ -222,9 +270,16 @@ impl TimeMatcher {
         }
         self.blocker = None;
         let passed_ns = self.passed_ns(0, matched);
+        // What a front-end says of the future closes nothing, but where all begins anew or ends.
+        let bound_ns = match forced {
+            Forced::No | Forced::By(CloseReason::TimedOut) => self.horizon.bound_ns(self.now_ns),
+            Forced::By(_) => i64::MAX,
+        };
         while matched.row_count() < self.rows_max {
             let is_forced = self.forced(forced);
             match self.queues.next() {
+                Some(Next::Lone { ns, .. }) if ns > bound_ns => break,
+                Some(Next::Event { anchor_ns, .. }) if anchor_ns > bound_ns => break,
                 Some(Next::Lone { index, ns, until_ns }) => {
                     // No other source opens events, and those that are expected in none that come
                     // do not delay them.
@@ -261,6 +316,7 @@ impl TimeMatcher {
                     }
                     let reason = match is_forced {
                         Forced::By(reason) if !is_final => reason,
+                        _ if self.horizon.rests(self.now_ns) => CloseReason::TimedOut,
                         _ => CloseReason::Overtaken,
                     };
                     self.close_event((begin_ns, anchor_ns, end_ns), reason, matched);
@@ -289,12 +345,20 @@ impl TimeMatcher {
         for &(index, _) in &self.sparse {
             self.horizon.lows[index] = i64::MAX;
         }
-        let others_ns = self.lowest(named, matched);
+        let mut others_ns = self.lowest(named, matched);
+        let (promises, time_ns) = (&self.horizon.promises, self.horizon.time_at(self.now_ns));
+        if promises.is_any() && others_ns < i64::MAX {
+            // What a front-end promises of the future costs no fragment of another source.
+            others_ns = others_ns.min(time_ns.unwrap_or(i64::MAX - 1));
+        }
         for &(index, lag_ns) in &self.sparse {
-            let own_ns = self.horizon.passed_ns(index).unwrap_or(i64::MIN);
+            if promises.has(index) && !promises.is_awaited(index) {
+                continue;
+            }
+            let own_ns = self.horizon.passed_ns(index, self.now_ns).unwrap_or(i64::MIN);
             let behind_ns = match others_ns {
                 i64::MAX => i64::MAX,
-                others_ns => others_ns - lag_ns,
+                others_ns => others_ns.saturating_sub(lag_ns),
             };
             self.horizon.lows[index] = own_ns.max(behind_ns);
         }
@@ -318,7 +382,7 @@ impl TimeMatcher {
     fn blocker(&self, begin_ns: i64, end_ns: i64, named: u64, matched: &Matched) -> Option<usize> {
         let nothing_can_change = |index: usize, low_ns: i64| {
             low_ns > end_ns
-                || self.horizon.is_in_order(index) && self.queues.is_in(index, begin_ns, end_ns)
+                || self.horizon.is_in_order(index) && self.queues.has_all(index, begin_ns, end_ns)
                 || !matched.is_expected(index, named)
         };
         let lows = self.horizon.lows.iter().enumerate();
@@ -330,16 +394,18 @@ impl TimeMatcher {
     /// fragments says whether it does.
     fn note_blocker(&mut self, blocker: Option<usize>) {
         let is_plain = self.sparse.is_empty() && self.reference.is_none();
-        let waits = |&index: &usize| is_plain && self.queues.len(index) == 0;
-        self.blocker = blocker.filter(waits).map(|index| (index, self.horizon.lows[index]));
+        let several = self.queues.pieces.are_several();
+        let waits = |&index: &usize| is_plain && (several || self.queues.len(index) == 0);
+        let state = |index| (index, self.horizon.lows[index], self.queues.len(index));
+        self.blocker = blocker.filter(waits).map(state);
     }
 
     /// Whether the next event still waits for what it waited for, so that no other source needs to
     /// be looked at: with a thousand of them a look costs more than what came since the last one.
     fn is_blocked(&self) -> bool {
-        self.blocker.is_some_and(|(index, low_ns)| {
+        self.blocker.is_some_and(|(index, low_ns, count)| {
             self.horizon.lows[index] == low_ns
-                && self.queues.len(index) == 0
+                && self.queues.len(index) == count
                 && !self.queues.has_earlier
         })
     }
@@ -352,9 +418,9 @@ impl TimeMatcher {
     ) {
         let groups = self.queues.named();
         self.queues.close(end_ns);
-        let key = key_of(anchor_ns).max(self.next_key);
-        let (mut first_ns, mut bytes, mut flags) = (u64::MAX, 0, EventFlags::default());
-        let (mut complete, mut tag) = (true, None);
+        self.capped += u64::from(std::mem::take(&mut self.queues.is_capped));
+        let mut building = Building::new(key_of(anchor_ns).max(self.next_key), anchor_ns);
+        let mut complete = true;
         for index in 0..self.required.len() {
             if !matched.is_expected(index, groups) {
                 continue;
@@ -364,17 +430,12 @@ impl TimeMatcher {
                 self.queues.close_without(index, end_ns);
                 continue;
             }
-            let Some(waiting) = self.queues.pop(index) else { continue };
-            let fragment = &waiting.fragment;
-            first_ns = first_ns.min(waiting.arrived_ns);
-            bytes += u64::from(fragment.bytes);
-            flags = flags | flags_of(fragment);
-            if *tag.get_or_insert(fragment.tag) != fragment.tag {
-                flags = flags | EventFlags::TAG_MISMATCH;
+            self.take_fragment(index, &mut building, matched);
+            if self.queues.pieces.are_several() {
+                self.take_pieces(index, (begin_ns, end_ns), &mut building, matched);
             }
-            self.offsets[index].add(waiting.ns() - anchor_ns);
-            matched.append_timed(index, key, fragment, key_of(waiting.ns()));
         }
+        let Building { key, first_ns, bytes, flags, .. } = building;
         let reason = if complete { CloseReason::Complete } else { reason };
         let event =
             ClosingEvent { key, first_ns, bytes, flags, groups, complete, ..self.event(reason) };
@@ -385,17 +446,17 @@ impl TimeMatcher {
     #[cold]
     fn close_alone(&mut self, index: usize, matched: &mut Matched) {
         let Some(waiting) = self.queues.pop(index) else { return };
-        let ns = waiting.ns();
+        let (ns, ordinal) = (waiting.ns(), self.queues.pop_ordinal(index));
         match self.unmatched {
             Unmatched::Keep => {
-                self.release_alone(index, ns, &waiting, EventFlags::UNMATCHED, matched);
+                self.release_alone(index, ns, (&waiting, ordinal), EventFlags::UNMATCHED, matched);
             }
             Unmatched::Count => {
                 let reason = match self.wanted.has(key_of(ns)) {
                     true => Entry::FragmentsDiscardedUnmatched,
                     false => Entry::FragmentsDiscardedPaused,
                 };
-                matched.discard(index, 0, &waiting.fragment, reason);
+                matched.discard(index, ordinal, &waiting.fragment, reason);
             }
         }
     }
@@ -405,13 +466,13 @@ impl TimeMatcher {
         &mut self,
         index: usize,
         ns: i64,
-        waiting: &Waiting,
+        (waiting, ordinal): (&Waiting, u64),
         flag: EventFlags,
         matched: &mut Matched,
     ) {
         let fragment = &waiting.fragment;
         let key = key_of(ns).max(self.next_key);
-        matched.append_timed(index, key, fragment, key_of(ns));
+        matched.append_timed(index, key, (fragment, ordinal), key_of(ns));
         let recorded = u64::from(self.wanted.has(key));
         matched.count(index, Entry::FragmentsUnmatched, recorded);
         let (first_ns, bytes) = (waiting.arrived_ns, fragment.bytes.into());
@@ -469,25 +530,29 @@ impl Matcher for TimeMatcher {
             while !rest.is_empty() {
                 rest = &rest[self.push_next(index, rest, matched)..];
                 let Some((&fragment, after)) = rest.split_first() else { break };
+                let ordinal = matched.first_ordinal(index, rest);
                 rest = after;
-                let held = Held { fragment, arrived_ns, groups: self.named };
+                let held = Held { fragment, arrived_ns, ordinal, groups: self.named };
                 match self.horizon.take(index, &held) {
                     Said::Next(ns) => self.put(index, ns, &held, matched),
                     Said::Behind(ns) => self.take_behind(index, ns, &held, matched),
                     Said::Held => {}
                     Said::NoRoom => {
-                        matched.discard(index, 0, &fragment, Entry::FragmentsOutOfRange);
+                        matched.discard(index, ordinal, &fragment, Entry::FragmentsOutOfRange);
                     }
                 }
+            }
+            if self.horizon.promises.has(index) {
+                self.horizon.hear(index);
             }
         }
     }
 
-    fn note(&mut self, source: usize, note: SourceNote, _matched: &mut Matched) {
-        if let SourceNote::Named(groups) = note
-            && self.reference == Some(source)
-        {
-            self.named = groups;
+    fn note(&mut self, source: usize, note: SourceNote, matched: &mut Matched) {
+        match note {
+            SourceNote::Named(groups) if self.reference == Some(source) => self.named = groups,
+            _ if self.horizon.promises.has(source) => self.take_note(source, note, matched),
+            _ => {}
         }
     }
 
@@ -500,10 +565,14 @@ impl Matcher for TimeMatcher {
         if self.horizon.holds_some() {
             self.settle(false, matched);
         }
-        let forced = match self.horizon.is_quiet(self.now_ns) {
+        let is_quiet = self.horizon.is_quiet(self.now_ns);
+        let forced = match is_quiet && self.horizon.promises.are_quiet(self.now_ns) {
             true => Forced::By(CloseReason::TimedOut),
             false => Forced::No,
         };
+        if self.horizon.rests(self.now_ns) {
+            self.horizon.rest();
+        }
         self.release(forced, matched);
     }
 
@@ -518,8 +587,9 @@ impl Matcher for TimeMatcher {
         self.settle(true, matched);
         self.release(Forced::By(CloseReason::RunEnded), matched);
         self.horizon.give_up_all();
-        for (index, fragment) in self.horizon.take_given_up() {
-            matched.discard(index, 0, &fragment, Entry::FragmentsOutOfRange);
+        for (index, held) in self.horizon.take_given_up() {
+            let Held { ordinal, ref fragment, .. } = held;
+            matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
         }
     }
 
@@ -533,7 +603,8 @@ impl Matcher for TimeMatcher {
             return;
         }
         // An event that has begun is that of a fragment that came.
-        let from = (key_of(self.queues.last_ns()) + 1).max(self.next_key);
+        let last_ns = self.queues.last_ns().min(self.horizon.bound_ns(self.now_ns));
+        let from = (key_of(last_ns) + 1).max(self.next_key);
         self.wanted.change(from, wanted);
     }
 
@@ -546,8 +617,13 @@ impl Matcher for TimeMatcher {
         self.queues.len(source) + self.horizon.held_of(source)
     }
 
-    fn first_parked(&self, _source: usize) -> Option<u64> {
-        None
+    fn first_parked(&self, source: usize) -> Option<u64> {
+        let waiting = self.queues.ordinals.get(source)?.lowest();
+        waiting.into_iter().chain(self.horizon.first_held(source)).min()
+    }
+
+    fn not_sent(&self, source: usize, key: u64) -> bool {
+        self.was_not_sent(source, key)
     }
 
     fn offsets(&self) -> &[Offsets] {
@@ -562,7 +638,11 @@ impl Matcher for TimeMatcher {
                 silent,
                 out_of_step,
                 // Times of different sources are never the same: what waits says who is behind.
-                is_awaited: waits && source.is_required() && self.queues.len(index) == 0,
+                is_awaited: waits
+                    && source.is_required()
+                    && self.queues.len(index) == 0
+                    && !self.horizon.promises.is_absent(index),
+                given_up: self.horizon.promises.has_given_up(index),
                 parked: self.horizon.held_of(index) as u64,
                 other_sender: source.is_other_sender(),
                 ..SourceStatus::default()
@@ -579,6 +659,7 @@ impl Matcher for TimeMatcher {
             ..BuilderStatus::default()
         };
         self.closing.add_to(&mut status);
+        status.events_capped = self.capped;
         status
     }
 }
@@ -594,13 +675,19 @@ fn flags_of(fragment: &Fragment) -> EventFlags {
 
 impl Matched {
     /// Appends a fragment with a time of its own, as [`append`](Self::append) does. Its key is
-    /// beyond those of all that its source has in its queue.
+    /// beyond those of all that its source has in its queue, or that of the last: a piece.
     #[inline]
-    fn append_timed(&mut self, index: usize, key: u64, fragment: &Fragment, time_ns: u64) {
+    fn append_timed(
+        &mut self,
+        index: usize,
+        key: u64,
+        (fragment, ordinal): (&Fragment, u64),
+        time_ns: u64,
+    ) {
         if self.times.is_empty() {
             self.times.resize_with(self.sources.len(), VecDeque::new);
         }
         self.times[index].push_back(time_ns);
-        self.append(index, key, fragment, 0);
+        self.append(index, key, fragment, ordinal);
     }
 }

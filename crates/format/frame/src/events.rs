@@ -33,6 +33,8 @@ pub struct SourceColumns {
     pub holes: Option<u32>,
     /// [`ColumnKind::FragmentTime`].
     pub times: Option<u32>,
+    /// [`ColumnKind::FragmentPieces`].
+    pub pieces: Option<u32>,
 }
 
 impl EventColumns {
@@ -54,6 +56,7 @@ impl EventColumns {
                 (ColumnKind::FragmentExpected, Some(source)) => &mut source.expected,
                 (ColumnKind::FragmentHoles, Some(source)) => &mut source.holes,
                 (ColumnKind::FragmentTime, Some(source)) => &mut source.times,
+                (ColumnKind::FragmentPieces, Some(source)) => &mut source.pieces,
                 _ => continue,
             };
             found_id.get_or_insert(column.id);

@@ -226,6 +226,8 @@ pub enum ColumnKind {
     FragmentHoles,
     /// Each fragment's own time in ns.
     FragmentTime,
+    /// The fragments of which a row has several, records of 24 bytes.
+    FragmentPieces,
     /// A kind of a later version, by its name.
     Unknown(String),
 }
@@ -233,7 +235,7 @@ pub enum ColumnKind {
 impl ColumnKind {
     /// The kinds known to this version, with name and element type; for payload and channels the
     /// schema may give another type.
-    pub const KNOWN: [(Self, &'static str, Dtype); 13] = [
+    pub const KNOWN: [(Self, &'static str, Dtype); 14] = [
         (Self::EventKey, "event_key", Dtype::U64),
         (Self::EventTime, "event_time", Dtype::U64),
         (Self::EventFlags, "event_flags", Dtype::U32),
@@ -247,6 +249,7 @@ impl ColumnKind {
         (Self::FragmentExpected, "fragment_expected", Dtype::Bits),
         (Self::FragmentHoles, "fragment_holes", Dtype::Record),
         (Self::FragmentTime, "fragment_time", Dtype::U64),
+        (Self::FragmentPieces, "fragment_pieces", Dtype::Record),
     ];
 
     /// The name in the schema.

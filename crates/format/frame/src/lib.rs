@@ -125,6 +125,7 @@ mod ledger;
 mod lists;
 mod locator;
 mod pattern;
+mod pieces;
 mod positions;
 mod read_at;
 mod reader;
@@ -175,6 +176,7 @@ pub use ledger::{
 pub use lists::FrameEntry;
 pub use locator::{encode_locator, locator_offset};
 pub use pattern::{Pattern, PatternError};
+pub use pieces::{PIECE_BYTES, decode_pieces, encode_pieces, further_pieces};
 pub use positions::{Position, Positions, SESSIONS_MAX, decode_positions, encode_positions};
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};
 pub use repair::{Closing, RepairPlan, close_behind, repair, sequences_missing};

@@ -194,6 +194,17 @@ impl Schema {
         self
     }
 
+    /// This schema with a column for the pieces of rows that have several fragments of each of
+    /// these sources, behind all others.
+    #[must_use]
+    pub fn with_pieces(mut self, sources: impl IntoIterator<Item = SourceId>) -> Self {
+        for SourceId(source) in sources {
+            let column = ColumnInfo::new(0, ColumnKind::FragmentPieces, Dtype::Record);
+            self.add(ColumnInfo { source: Some(source), ..column });
+        }
+        self
+    }
+
     /// This schema with the type of a source's fragments.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::{Range, RangeInclusive};
 
 use catchment_codec::{Codec, CodecError};
-use catchment_model::{Entry, Ledger};
+use catchment_model::{Entry, Ledger, Piece};
 
 use crate::base::is_in_base;
 use crate::bytes::{put, u32_at, u64_at};
@@ -16,6 +16,7 @@ use crate::frame::{ColumnEntry, ENTRY_BYTES, FrameSummary};
 use crate::holes::{Hole, decode_holes, unqualified};
 use crate::kinds::FrameKind;
 use crate::ledger::{decode_ledger, is_derived};
+use crate::pieces::{decode_pieces, further_pieces};
 use crate::read_at::ReadAt;
 use crate::reader::FileReader;
 use crate::toc_reader::Toc;
@@ -257,7 +258,8 @@ fn count_fragments<R: ReadAt>(
     }
     let expected_count = expected.as_ref().map_or(rows, |bits| count_ones(bits, rows));
     let Some(lengths) = lengths else {
-        if validity.is_some() || payload_bytes > 0 {
+        let pieces = find(columns.pieces)?.filter(|entry| entry.raw_bytes > 0);
+        if validity.is_some() || payload_bytes > 0 || pieces.is_some() {
             return content(columns.lengths, "there are fragments but no lengths");
         }
         return Ok((Counted { missing: expected_count, ..Counted::default() }, None));
@@ -289,9 +291,49 @@ fn count_fragments<R: ReadAt>(
     if sum != payload_bytes {
         return content(columns.payload, "its bytes are not the sum of the lengths");
     }
+    let further = count_pieces(file, (frame, source), there.as_deref(), bytes)?;
+    let fragments = fragments + further;
     let (holes, problem) = count_holes(file, (frame, source), there.as_deref(), bytes)?;
     let (with_holes, bytes_lost) = holes;
     Ok((Counted { fragments, bytes: sum, missing, with_holes, bytes_lost }, problem))
+}
+
+/// How many fragments of a source there are in a frame beside one in each row. `lengths` has the
+/// bytes of that column, `there` the validity; none: all are there.
+fn count_pieces<R: ReadAt>(
+    file: &FileReader<R>,
+    (frame, source): (usize, usize),
+    there: Option<&[u8]>,
+    lengths: &[u8],
+) -> Result<u64, FrameError> {
+    let columns = file.event_columns().sources[source];
+    let find = |column: Option<u32>| column.map_or(Ok(None), |id| file.find(frame, id));
+    let Some(entry) = find(columns.pieces)?.filter(|entry| entry.raw_bytes > 0) else {
+        return Ok(0);
+    };
+    let wrong = |problem| FrameError::column(FrameRef::Index(frame), entry.id, problem);
+    let content = |reason| wrong(ColumnProblem::Content { reason });
+    let mut bytes = Vec::new();
+    file.read_column(frame, &entry, &mut bytes)?;
+    let length = |row: u64| {
+        let row = usize::try_from(row).ok().filter(|&row| row < lengths.len() / 4)?;
+        let is_there = there.is_none_or(|bits| bits[row / 8] & 1 << (row % 8) != 0);
+        is_there.then(|| u32_at(lengths, 4 * row).into())
+    };
+    let pieces = decode_pieces(&bytes, length).map_err(wrong)?;
+    if entry.rows != pieces.len() as u64 {
+        return Err(content("its rows are not its records"));
+    }
+    if let Some(times) = find(columns.times)? {
+        file.read_column(frame, &times, &mut bytes)?;
+        let mut firsts = pieces.chunk_by(|one, other| one.row == other.row).map(|all| all[0]);
+        let time = |row: u64| bytes.chunks_exact(8).nth(row as usize).map(|ns| u64_at(ns, 0));
+        let differs = |first: Piece| time(first.row) != Some(first.time_ns);
+        if firsts.any(differs) {
+            return Err(content("the time of a row is not that of its first piece"));
+        }
+    }
+    Ok(further_pieces(&pieces))
 }
 
 /// How many fragments of a source have holes in a frame, and the bytes of all holes, which are

@@ -7,6 +7,7 @@ mod golden;
 mod golden_base;
 mod golden_expected;
 mod golden_holes;
+mod golden_pieces;
 mod golden_v1_1;
 mod golden_v1_3;
 mod growth;

@@ -139,6 +139,7 @@ fn of_this_page() -> Vec<(&'static str, Vec<u8>, Value)> {
         positions(),
         crate::golden_expected::golden(),
         crate::golden_holes::golden(),
+        crate::golden_pieces::golden(),
     ]
 }
 

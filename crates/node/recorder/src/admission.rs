@@ -16,7 +16,8 @@ use catchment_wire::{Protocol, channel_link, link};
 
 use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::ingest::Ingest;
-use crate::link_log::{Log, WHOLE_BITS};
+use crate::link_keys::WHOLE_BITS;
+use crate::link_log::Log;
 use crate::link_samples::SampleLog;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 use crate::sessions::Sessions;
@@ -290,7 +291,9 @@ impl Sessions {
         }
         if delivered.is_empty() {
             let first = logs.iter().zip(opening.names()).next();
-            return Err(first.map_or_else(Ended::silently, |(log, name)| refusal(log, &name)));
+            let is_by_time = self.of_run.live.is_by_time;
+            let refusal = |(log, name): (_, String)| refusal(log, &name, is_by_time);
+            return Err(first.map_or_else(Ended::silently, refusal));
         }
         for (source, number) in delivered {
             self.sources[source].set_held(ingest, false);
@@ -335,7 +338,8 @@ impl Sessions {
         }
         let most = source_log.fragment_bytes_max.min(destination.fragment_bytes_max);
         let at = (record.connection, next);
-        let mut log = Log::new(Ok(destination), at, most, source_log.key_bits);
+        let keys = (source_log.key_kind, source_log.key_bits);
+        let mut log = Log::new(Ok(destination), at, most, keys);
         let samples = |(lanes, protocol): &_| Box::new(SampleLog::new(protocol, lanes));
         log.samples = lanes.as_ref().map(samples);
         log.made = record.made;
@@ -355,12 +359,25 @@ impl Sessions {
     fn source_for(&self, index: usize, name: &str, log: &SourceLog) -> Result<usize, ByeReason> {
         let &source = self.by_name.get(name).ok_or(ByeReason::NAME)?;
         let is_free = self.sources[source].log.is_none_or(|(session, _)| session == index);
-        let has_bits = log.key_bits == WHOLE_BITS || KEY_BITS.contains(&log.key_bits);
+        let live = &self.of_run.live;
+        let is_by_time = live.is_by_time && self.sources[source].lanes.is_none();
+        // A time of fewer bits would say nothing of the hour.
+        let fits = match log.key_kind {
+            KeyKind::Time => is_by_time && log.key_bits == WHOLE_BITS,
+            KeyKind::Number => {
+                !is_by_time && (log.key_bits == WHOLE_BITS || KEY_BITS.contains(&log.key_bits))
+            }
+        };
         let names_groups = log.flags & SourceLog::REFERENCE != 0;
-        let is_second = names_groups && self.reference.is_some_and(|reference| reference != source);
+        let is_other = |reference: SourceId| reference != self.sources[source].number;
+        let is_second = match is_by_time {
+            // The one that opens the events.
+            true => live.reference.is_none_or(is_other),
+            false => self.reference.is_some_and(|reference| reference != source),
+        };
         match is_free {
             false => Err(ByeReason::NAME_IN_USE),
-            true if log.key_kind == KeyKind::Number && has_bits && !is_second => Ok(source),
+            true if fits && !(names_groups && is_second) => Ok(source),
             true => Err(ByeReason::MIXED),
         }
     }
@@ -468,9 +485,13 @@ fn other_logs() -> Ended {
 }
 
 /// Why a session is refused of which no source can join: by its first one.
-fn refusal(log: &Log, name: &str) -> Ended {
+fn refusal(log: &Log, name: &str, is_by_time: bool) -> Ended {
     let reason = log.destination.err().unwrap_or(ByeReason::NAME);
     let text = match reason {
+        ByeReason::MIXED if is_by_time => format!(
+            "source {name:?}: expected keys that are times of {WHOLE_BITS} bits, and groups named \
+             by the only source that opens events"
+        ),
         ByeReason::MIXED => format!(
             "source {name:?}: expected keys that are numbers of {} to {} bits or of {WHOLE_BITS}, \
              and one reference source in a run",

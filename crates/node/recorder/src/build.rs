@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{
-    BuilderConfig, Cut, Discard, Fragment, Jump, Restart, SourceRole, Span, TooLarge,
+    BuilderConfig, ColumnCut, Cut, Discard, Fragment, Jump, Restart, SourceRole, Span, TooLarge,
 };
 use catchment_model::units::Bytes;
 use catchment_model::{Entry, SourceId};
@@ -488,7 +488,8 @@ impl Pausable {
         for source in held {
             let has_passed = |key: &&u64| status[source].newest_key >= Some(**key);
             let behind = cut.keys.iter().filter(|key| !has_passed(key)).count() as u64;
-            let count = behind.min(cut.columns[source].missing);
+            let ColumnCut { missing, not_sent, .. } = cut.columns[source];
+            let count = behind.min(missing - not_sent);
             live.links[lanes[source].1.index()].fragments_skew.fetch_add(count, Relaxed);
         }
     }

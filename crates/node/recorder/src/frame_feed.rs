@@ -149,6 +149,7 @@ impl FrameFeed {
             expected: None,
             holes: &[],
             times: &[],
+            pieces: &[],
             payload: ColumnBytes::Shared(Arc::clone(payload)),
         };
         let (sources, increments) = (vec![source], None);

@@ -626,6 +626,7 @@ impl CutFrames for EventFrames {
             lengths: if column.fragments > 0 { &column.lengths } else { &[] },
             holes: self.holes.get(index).map_or(&[], Vec::as_slice),
             times: &column.times,
+            pieces: &column.pieces,
         });
         let frame = EventFrame {
             sources: sources.collect(),

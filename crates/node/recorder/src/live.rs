@@ -59,6 +59,9 @@ pub(crate) struct Live {
     pub(crate) front_ends: Arc<FrontEnds>,
     /// Where the recorder began.
     pub(crate) beginning: Beginning,
+    /// Whether events are built by time, and then which source may name their groups.
+    pub(crate) is_by_time: bool,
+    pub(crate) reference: Option<SourceId>,
     /// Whether the run is to end.
     pub(crate) is_ending: AtomicBool,
     // Indexed by the numbers of the ledger.
@@ -301,6 +304,8 @@ impl Live {
                 None => Arc::new(FrontEnds::new(config)),
             },
             beginning,
+            is_by_time: config.is_by_time(),
+            reference: config.reference().map(|source| SourceId(source as u32)),
             is_ending: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),

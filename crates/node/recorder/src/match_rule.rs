@@ -7,7 +7,6 @@ use catchment_builder::{
 };
 use catchment_frame::Pattern;
 use catchment_model::units::Time;
-use catchment_wire::Transport;
 use serde::{Deserialize, Deserializer};
 
 use crate::builder_config::builder_config;
@@ -44,7 +43,7 @@ pub struct TimeRule {
     pub before_ns: Option<u64>,
     /// Of how many openers an event has fragments at least.
     pub coincidence: Option<u32>,
-    /// How many fragments of a source an event may have: one.
+    /// How many fragments of a source an event may have, its pieces; none: one.
     pub fragments_max: Option<u32>,
     /// What becomes of fragments in no event.
     pub unmatched: Unmatched,
@@ -186,12 +185,21 @@ impl RecorderConfig {
     /// refused.
     pub fn time_config(&self) -> Option<TimeConfig> {
         let rule = self.is_by_time().then_some(&self.build.time)?;
-        let clock = |source: &SourceConfig| ClockConfig {
-            rate_hz: source.protocol.clock_hz().unwrap_or(0),
-            bits: source.protocol.number_bits(),
-            offset_ns: source.clock.offset_ns,
-            reorder_ns: source.clock.reorder_ns,
-            lag_ns: source.clock.lag_ns.unwrap_or(self.build.timeout_ns / 4),
+        let clock = |source: &SourceConfig| {
+            let counts = match source.is_link() {
+                true => ClockConfig::NS,
+                false => ClockConfig {
+                    rate_hz: source.protocol.clock_hz().unwrap_or(0),
+                    bits: source.protocol.number_bits(),
+                    ..ClockConfig::NS
+                },
+            };
+            ClockConfig {
+                offset_ns: source.clock.offset_ns,
+                reorder_ns: source.clock.reorder_ns,
+                lag_ns: source.clock.lag_ns.unwrap_or(self.build.timeout_ns / 4),
+                ..counts
+            }
         };
         let clocks = self.sources.iter().map(clock).collect();
         let window_ns = rule.window_ns.unwrap_or(0);
@@ -203,7 +211,9 @@ impl RecorderConfig {
         let openers: Vec<bool> = self.sources.iter().map(opens).collect();
         let mut opening =
             (0..openers.len()).filter(|&one| openers[one] && self.sources[one].role.is_enabled());
-        let reference = opening.next().filter(|&one| opening.next().is_none() && self.names(one));
+        // A front-end says at its hello whether it names some.
+        let may_name = |one: usize| self.sources[one].is_link() || self.names(one);
+        let reference = opening.next().filter(|&one| opening.next().is_none() && may_name(one));
         let enabled = openers.iter().zip(&self.sources).filter(|(_, one)| one.role.is_enabled());
         let all_open = enabled.clone().all(|(opens, _)| *opens);
         Some(TimeConfig {
@@ -211,6 +221,7 @@ impl RecorderConfig {
             span_ns_max: rule.span_ns_max.unwrap_or(new.span_ns_max),
             before_ns: rule.before_ns.unwrap_or(if all_open { 0 } else { window_ns }),
             coincidence: rule.coincidence.unwrap_or(1),
+            fragments_max: rule.fragments_max.unwrap_or(1),
             unmatched: rule.unmatched,
             late: rule.late,
             skew_ns: rule.skew_ns.unwrap_or(new.skew_ns),
@@ -230,6 +241,11 @@ impl RecorderConfig {
         }
     }
 
+    /// Whether an event may have several fragments of a source.
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.is_by_time() && self.build.time.fragments_max.is_some_and(|most| most > 1)
+    }
+
     fn names(&self, index: usize) -> bool {
         let SourceConfig { role, ref protocol, .. } = self.sources[index];
         let has_groups = self.sources.iter().any(|source| source.expected_in > 0);
@@ -242,14 +258,12 @@ impl RecorderConfig {
             self.check_matched(index, source)?;
         }
         let Some(time) = self.time_config() else {
-            let given = self.build.time.window_ns.is_some();
+            let rule = &self.build.time;
+            let given = rule.window_ns.is_some() || rule.fragments_max.is_some();
             return require(!given, "build.time", "build.match = \"time\" beside it", "number");
         };
         let is_given = self.build.time.window_ns.is_some();
         require(is_given, "build.time.window", "1 ns to 1 s", "none")?;
-        let pieces = self.build.time.fragments_max.unwrap_or(1);
-        let expected = "1: events with several fragments of a source are not there yet";
-        require(pieces == 1, "build.time.fragments_max", expected, pieces)?;
         let names = |pattern: &Pattern| self.sources.iter().any(|one| pattern.fits(&one.name));
         let useless = self.build.time.openers.iter().find(|pattern| !names(pattern));
         let got = useless.map_or(String::new(), ToString::to_string);
@@ -276,19 +290,30 @@ impl RecorderConfig {
         let path = |key: &str| format!("sources[{index}].{key}");
         let other = self.sources.iter().find(|one| one.protocol.clock_hz().is_none());
         if self.is_by_time() {
-            let by_number = protocol.transport() == Transport::Sessions;
-            let expected = "a port: front-ends by time are not there yet";
-            require(!by_number, &path("via"), expected, "link")?;
+            let is_ordered = !source.is_link() || clock.reorder_ns == 0;
+            let expected = "none: times of a front-end rise";
+            require(
+                is_ordered,
+                &path("reorder"),
+                expected,
+                format_args!("{}", Time(clock.reorder_ns)),
+            )?;
             let reference = self.reference();
-            let expected = "build.time.openers with one source alone, whose layout has groups";
+            let expected =
+                "build.time.openers with one source alone, a front-end or one with groups";
             let is_named = source.expected_in == 0 || reference.is_some();
             require(is_named, &path("expected_in"), expected, "another")?;
             let expected = "none: this source opens the events";
             let is_own = source.expected_in > 0 && reference == Some(index);
             require(!is_own, &path("expected_in"), expected, "some")?;
+            let skip = source.payload.as_ref().map_or(0, |payload| payload.skip);
+            let expected = "0: an event with several fragments of a source has several beginnings";
+            let is_whole = skip == 0 || !self.has_pieces();
+            require(is_whole, &path("payload.skip"), expected, skip)?;
             let expected = "a layout with a time: build.match is \"time\"";
             let got = format_args!("{:?} of {name:?}", protocol.name());
-            return require(protocol.clock_hz().is_some(), &path("protocol"), expected, got);
+            let has_time = source.is_link() || protocol.clock_hz().is_some();
+            return require(has_time, &path("protocol"), expected, got);
         }
         let beside = other.map_or(String::new(), |one| format!(", as {:?} has", one.name));
         let expected =

@@ -42,19 +42,12 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
     let with_holes = (0..).map(SourceId).zip(&config.sources).filter(|(_, source)| keeps(source));
     schema = schema.with_holes(with_holes.map(|(id, _)| id));
     if config.is_by_time() {
-        let sources = || (0..).map(SourceId).zip(&config.sources);
-        // A row of one fragment expects none of them.
-        let is_said = |source: &SourceConfig| match config.has_rows_of_one() {
-            true => source.role != SourceRole::Sparse,
-            false => config.reference().is_some() && source.may_be_unexpected(),
-        };
-        let said = sources().filter(|(_, source)| is_said(source));
-        schema =
-            schema.with_times(sources().map(|(id, _)| id)).with_expected(said.map(|(id, _)| id));
+        schema = by_time(schema, config);
     }
     let has_positions = config.has_front_ends();
     // Behind all other columns. A front-end may say what is in groups.
-    let has_groups = has_positions || config.reference().is_some() && !config.is_by_time();
+    let may_have_groups = has_positions || config.reference().is_some();
+    let has_groups = may_have_groups && !config.is_by_time();
     let with_positions = |schema: Schema| {
         let schema = if has_positions { schema.with_positions() } else { schema };
         let sources = (0..).map(SourceId).zip(&config.sources);
@@ -81,6 +74,20 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
     }
     let schema = schema.with_channels(channels);
     schema.map(with_positions).map_err(|error| refused("links.channels", &error))
+}
+
+/// With the columns of events by time.
+fn by_time(schema: Schema, config: &RecorderConfig) -> Schema {
+    let sources = || (0..).map(SourceId).zip(&config.sources);
+    // A row of one fragment expects none of them.
+    let is_said = |source: &SourceConfig| match config.has_rows_of_one() {
+        true => source.role != SourceRole::Sparse,
+        false => config.reference().is_some() && source.may_be_unexpected(),
+    };
+    let said = sources().filter(|(_, source)| is_said(source));
+    let ids = || sources().map(|(id, _)| id);
+    let schema = schema.with_times(ids()).with_expected(said.map(|(id, _)| id));
+    if config.has_pieces() { schema.with_pieces(ids()) } else { schema }
 }
 
 fn channels_of(link: &LinkConfig, source: u32) -> impl Iterator<Item = ChannelInfo> + '_ {

@@ -190,7 +190,7 @@ fn by_time_the_source_that_opens_events_names_their_groups_in_its_header() {
     config.build.timeout_ns = 60_000_000_000;
     config.build.time = TimeRule { window_ns: Some(200), ..TimeRule::default() };
     let refused = config.check().unwrap_err();
-    let expected = "build.time.openers with one source alone, whose layout has groups";
+    let expected = "build.time.openers with one source alone, a front-end or one with groups";
     assert_eq!((&*refused.key, &*refused.expected), ("sources[1].expected_in", expected));
     config.build.time.openers = vec![Pattern::name("s0")];
     let recorder = Recorder::start(config).unwrap();

@@ -6,7 +6,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use catchment_frame::{Codec, Hole, unqualified};
-use catchment_model::EventFlags;
+use catchment_model::{EventFlags, Piece};
 
 use crate::error::StorageError;
 use crate::memory::InUse;
@@ -141,6 +141,8 @@ pub struct FragmentColumn {
     holes: Vec<Hole>,
     /// Each row's own time; empty if it is not known.
     times_ns: Vec<u64>,
+    /// The fragments of rows that have several, in order.
+    pieces: Vec<Piece>,
     payload: Vec<u8>,
     /// Last, because the others must be freed first.
     _in_use: InUse,
@@ -155,7 +157,7 @@ impl FragmentColumn {
         events: Arc<FrameEvents>,
         lengths: &[u32],
         (validity, expected): (Arc<Validity>, Validity),
-        (holes, times_ns): (Vec<Hole>, Vec<u64>),
+        (holes, times_ns, pieces): (Vec<Hole>, Vec<u64>, Vec<Piece>),
     ) -> Result<Self, &'static str> {
         let rows = events.len();
         if !lengths.is_empty() && lengths.len() != rows {
@@ -173,7 +175,17 @@ impl FragmentColumn {
         }
         offsets.resize(rows + 1, end);
         let (payload, in_use) = (Vec::new(), InUse::new(0));
-        Ok(Self { events, offsets, validity, expected, holes, times_ns, payload, _in_use: in_use })
+        Ok(Self {
+            events,
+            offsets,
+            validity,
+            expected,
+            holes,
+            times_ns,
+            pieces,
+            payload,
+            _in_use: in_use,
+        })
     }
 
     /// With its payload.
@@ -182,9 +194,7 @@ impl FragmentColumn {
     /// It is not as long as the fragments are.
     pub(crate) fn with_payload(self, payload: Vec<u8>) -> Result<Self, &'static str> {
         self.check_payload(payload.len() as u64)?;
-        let own = 8 * (self.offsets.capacity() + self.times_ns.capacity());
-        let holes = self.holes.capacity() * size_of::<Hole>();
-        let in_use = InUse::new(own + holes + payload.capacity());
+        let in_use = InUse::new(self.own_bytes() + payload.capacity());
         Ok(Self { payload, _in_use: in_use, ..self })
     }
 
@@ -235,6 +245,13 @@ impl FragmentColumn {
         &self.holes[place(rows.start)..place(rows.end)]
     }
 
+    /// The fragments of those of some rows that have several of this source, in the order of rows,
+    /// then of time. Their bytes follow each other in that of their row.
+    pub fn pieces(&self, rows: Range<usize>) -> &[Piece] {
+        let place = |row: usize| self.pieces.partition_point(|piece| piece.row < row as u64);
+        &self.pieces[place(rows.start)..place(rows.end)]
+    }
+
     /// The fragments of all rows, one after another, zeros in their holes.
     pub fn payload(&self) -> &[u8] {
         &self.payload
@@ -259,11 +276,13 @@ impl FragmentColumn {
     pub(crate) fn bytes(&self) -> usize {
         // The events are a cache item of their own.
         let bits = self.validity.bytes() + self.expected.bytes();
+        self.own_bytes() + bits + self.payload.capacity()
+    }
+
+    fn own_bytes(&self) -> usize {
         let holes = self.holes.capacity() * size_of::<Hole>();
-        8 * (self.offsets.capacity() + self.times_ns.capacity())
-            + bits
-            + holes
-            + self.payload.capacity()
+        let pieces = self.pieces.capacity() * size_of::<Piece>();
+        8 * (self.offsets.capacity() + self.times_ns.capacity()) + holes + pieces
     }
 }
 

@@ -7,10 +7,11 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use catchment_frame::{
-    BasePart, Codec, ColumnEntry, ColumnKind, Dtype, Hole, SourceColumns, decode_holes, unqualified,
+    BasePart, Codec, ColumnEntry, ColumnKind, Dtype, Hole, SourceColumns, decode_holes,
+    decode_pieces, unqualified,
 };
-use catchment_model::SourceId;
 use catchment_model::limits::COLUMN_BYTES_MAX;
+use catchment_model::{Piece, SourceId};
 
 use crate::base::Base;
 use crate::cache::ColumnCache;
@@ -193,13 +194,14 @@ impl<'a> EventReader<'a> {
         let lengths = frame.read_lengths(&columns)?;
         let length = |row| lengths.get(row).filter(|_| validity.is_set(row)).copied();
         let holes = frame.read_holes(&columns, length)?;
+        let pieces = frame.read_pieces(&columns, length)?;
         let payload = frame.entry(columns.payload)?.map(|entry| with_holes(entry, &holes));
         let rows = (validity, self.expected(index, source)?);
         let times_ns = match frame.entry(columns.times)? {
             Some(entry) => numbers(&frame.read_rows(&entry, Dtype::U64)?, u64::from_le_bytes),
             None => Vec::new(),
         };
-        FragmentColumn::new(events, &lengths, rows, (holes, times_ns))
+        FragmentColumn::new(events, &lengths, rows, (holes, times_ns, pieces))
             .map(|column| (column, payload))
             .map_err(|problem| frame.error(columns.payload, problem))
     }
@@ -308,6 +310,19 @@ impl InFile<'_> {
         let length = |row: u64| length(usize::try_from(row).ok()?).map(u64::from);
         decode_holes(&records, length)
             .map_err(|problem| self.error(columns.holes, &problem.to_string()))
+    }
+
+    /// The pieces of rows that have several fragments of a source; `length` as above.
+    fn read_pieces(
+        &self,
+        columns: &SourceColumns,
+        length: impl Fn(usize) -> Option<u32>,
+    ) -> Result<Vec<Piece>, StorageError> {
+        let Some(entry) = self.entry(columns.pieces)? else { return Ok(Vec::new()) };
+        let records = self.read_column(&entry)?;
+        let length = |row: u64| length(usize::try_from(row).ok()?).map(u64::from);
+        decode_pieces(&records, length)
+            .map_err(|problem| self.error(columns.pieces, &problem.to_string()))
     }
 
     fn source_columns(&self, source: SourceId) -> Result<SourceColumns, StorageError> {

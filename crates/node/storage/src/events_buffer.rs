@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use catchment_frame::{BasePart, Codec, Hole, PartOrder, encode_base_parts};
-use catchment_model::{Ledger, SourceId};
+use catchment_model::{Ledger, Piece, SourceId};
 
 use crate::error::StorageError;
 use crate::run::Run;
@@ -31,6 +31,8 @@ pub(crate) struct Fragments {
     pub(crate) expected: Vec<bool>,
     pub(crate) holes: Vec<Hole>,
     pub(crate) times_ns: Vec<u64>,
+    /// The fragments of rows that have several, in order.
+    pub(crate) pieces: Vec<Piece>,
     payload: Payload,
 }
 
@@ -103,16 +105,31 @@ impl Fragments {
         std::mem::replace(self, Self { payload, ..Self::default() })
     }
 
-    /// Appends a row: with the fragment of that row of those which were taken off, or with none.
+    /// The fragment of a row, or its pieces.
+    pub(crate) fn of_row(&self, row: usize) -> impl Iterator<Item = Piece> + '_ {
+        let place = |row: u64| self.pieces.partition_point(|piece| piece.row < row);
+        let row = row as u64;
+        let pieces = &self.pieces[place(row)..place(row + 1)];
+        let (time_ns, bytes) = (self.times_ns[row as usize], self.lengths[row as usize].into());
+        let alone = pieces.is_empty().then_some(Piece { row, time_ns, bytes });
+        pieces.iter().copied().chain(alone)
+    }
+
+    /// Appends a row: with these fragments of the rows which were taken off, or with none.
     /// Fragments are taken in their order, since their payload stays where it is.
-    pub(crate) fn take(&mut self, old: &Self, row: Option<usize>, is_expected: bool) {
-        let at = self.valid.len() as u64;
-        let holes = old.holes.iter().filter(|hole| Some(hole.row) == row.map(|row| row as u64));
-        self.holes.extend(holes.map(|hole| Hole { row: at, ..*hole }));
-        self.valid.push(row.is_some());
+    pub(crate) fn take(&mut self, old: &Self, fragments: &[(usize, Piece)], is_expected: bool) {
+        let row = self.valid.len() as u64;
+        if let [(_, alone)] = fragments {
+            let holes = old.holes.iter().filter(|hole| hole.row == alone.row);
+            self.holes.extend(holes.map(|hole| Hole { row, ..*hole }));
+        } else {
+            self.pieces.extend(fragments.iter().map(|(_, piece)| Piece { row, ..*piece }));
+        }
+        self.valid.push(!fragments.is_empty());
         self.expected.push(is_expected);
-        self.lengths.push(row.map_or(0, |row| old.lengths[row]));
-        self.times_ns.push(row.map_or(0, |row| old.times_ns[row]));
+        // They are no more than a column has.
+        self.lengths.push(fragments.iter().map(|(_, piece)| piece.bytes as u32).sum());
+        self.times_ns.push(fragments.first().map_or(0, |(_, first)| first.time_ns));
     }
 }
 
@@ -174,6 +191,8 @@ impl EventsBuffer {
             let before = source.valid.len() as u64;
             let holes = column.holes(0..events.len()).iter();
             source.holes.extend(holes.map(|hole| Hole { row: hole.row + before, ..*hole }));
+            let pieces = column.pieces(0..events.len()).iter();
+            source.pieces.extend(pieces.map(|piece| Piece { row: piece.row + before, ..*piece }));
             // 0 where a frame does not say them, as where a fragment is missing.
             source.times_ns.extend_from_slice(column.times_ns());
             source.times_ns.resize(source.valid.len() + events.len(), 0);
@@ -243,6 +262,11 @@ impl EventsBuffer {
             within.map(|hole| Hole { row: hole.row - range.start, ..*hole }).collect()
         };
         let holes: Vec<Vec<Hole>> = self.sources.iter().map(holes_of).collect();
+        let pieces_of = |source: &Fragments| {
+            let within = source.pieces.iter().filter(|piece| range.contains(&piece.row));
+            within.map(|piece| Piece { row: piece.row - range.start, ..*piece }).collect()
+        };
+        let pieces: Vec<Vec<Piece>> = self.sources.iter().map(pieces_of).collect();
         // Of each source the bytes of the rows within its payload, and where these are in the base.
         let payload_of = |source: &Fragments| {
             let bytes =
@@ -267,6 +291,7 @@ impl EventsBuffer {
                 expected,
                 holes: &holes[id],
                 times: if has_times { times_ns } else { &[] },
+                pieces: &pieces[id],
                 payload: source.payload.column(range, records),
             })
         });
@@ -294,6 +319,8 @@ impl EventsBuffer {
             source.times_ns.drain(..rows);
             source.holes.retain(|hole| hole.row >= rows as u64);
             source.holes.iter_mut().for_each(|hole| hole.row -= rows as u64);
+            source.pieces.retain(|piece| piece.row >= rows as u64);
+            source.pieces.iter_mut().for_each(|piece| piece.row -= rows as u64);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use catchment_builder::{Group, TimeConfig, WindowKind};
 use catchment_frame::{ColumnKind, Schema, SourceInfo};
-use catchment_model::{Entry, EventFlags, SourceId};
+use catchment_model::{Entry, EventFlags, Piece, SourceId};
 
 use crate::error::StorageError;
 use crate::events_buffer::{EventsBuffer, Fragments};
@@ -38,8 +38,8 @@ fn is_alone(flags: u32) -> bool {
 struct NewRow {
     key: u64,
     flags: EventFlags,
-    /// By source, the row in which its fragment was.
-    fragments: Vec<(usize, usize)>,
+    /// By source, ascending, its fragments, each with the row in which it was.
+    fragments: Vec<(usize, Piece)>,
 }
 
 impl EventsBuffer {
@@ -58,13 +58,21 @@ impl EventsBuffer {
         let is_late = |row: usize| EventFlags(self.flags[row]).contains(EventFlags::LATE);
         let (mut waiting, mut times) = (Vec::new(), Vec::new());
         for (source, info) in self.sources.iter().zip(sources) {
-            let own: VecDeque<usize> = rows.clone().filter(|&row| source.valid[row]).collect();
-            if own.iter().any(|&row| source.times_ns[row] == 0) {
+            let there = rows.clone().filter(|&row| source.valid[row]);
+            let own: VecDeque<Piece> = there.flat_map(|row| source.of_row(row)).collect();
+            let refused = |problem| {
                 let what = format!("another window for source {}", info.name);
-                return Err(unwritable(&what, "it has fragments without a time of their own"));
+                Err(unwritable(&what, problem))
+            };
+            if own.iter().any(|piece| piece.time_ns == 0) {
+                return refused("it has fragments without a time of their own");
             }
-            let in_time = own.iter().filter(|&&row| !is_late(row));
-            times.push(in_time.map(|&row| source.times_ns[row]).collect::<Vec<u64>>());
+            let has_several = time.fragments_max > 1 || !source.pieces.is_empty();
+            if has_several && !source.holes.is_empty() {
+                return refused("its fragments have holes, and may be pieces of events");
+            }
+            let in_time = own.iter().filter(|piece| !is_late(piece.row as usize));
+            times.push(in_time.copied().collect::<Vec<Piece>>());
             waiting.push(own);
         }
         let mut made = Vec::new();
@@ -75,33 +83,30 @@ impl EventsBuffer {
             made.push(NewRow { key, flags, fragments });
         };
         // Which groups took part in an event is known by whom it expected.
-        let of_reference: Vec<usize> = match time.reference {
-            Some(one) => waiting[one].iter().copied().filter(|&row| !is_late(row)).collect(),
-            None => Vec::new(),
-        };
+        let of_reference = time.reference.map_or(&[][..], |one| &times[one]);
         let expects = |event: usize, source: usize| {
-            let row = of_reference.get(event);
-            row.is_none_or(|&row| self.sources[source].expected[row])
+            let piece = of_reference.get(event);
+            piece.is_none_or(|piece| self.sources[source].expected[piece.row as usize])
         };
         let groups = catchment_builder::regroup(time, &times, expects);
         for Group { anchor_ns, sources: of, is_event } in groups {
             let mut fragments = Vec::new();
             for source in of {
                 // Late ones before it follow what they followed.
-                while let Some(row) = waiting[source].pop_front() {
-                    if !is_late(row) {
-                        fragments.push((source, row));
+                while let Some(piece) = waiting[source].pop_front() {
+                    if !is_late(piece.row as usize) {
+                        fragments.push((source, piece));
                         break;
                     }
-                    put(self.sources[source].times_ns[row], EventFlags::LATE, vec![(source, row)]);
+                    put(piece.time_ns, EventFlags::LATE, vec![(source, piece)]);
                 }
             }
             let flags = if is_event { EventFlags::default() } else { EventFlags::UNMATCHED };
             put(anchor_ns, flags, fragments);
         }
         for (source, rest) in waiting.into_iter().enumerate() {
-            for row in rest {
-                put(self.sources[source].times_ns[row], EventFlags::LATE, vec![(source, row)]);
+            for piece in rest {
+                put(piece.time_ns, EventFlags::LATE, vec![(source, piece)]);
             }
         }
         self.replace(&made, time.reference, sources);
@@ -136,35 +141,40 @@ impl EventsBuffer {
             let mut flags = row.flags;
             // Of a row that is part of an event it is known whether the others were expected: the
             // reference source alone says so, if there is one.
-            let known = |&(source, at): &(usize, usize)| {
+            let known = |&(source, piece): &(usize, Piece)| {
                 let says = reference.is_none_or(|one| one == source);
+                let at = piece.row as usize;
                 (says && !is_alone(old_flags[at])).then_some(at)
             };
             let known: Vec<usize> = row.fragments.iter().filter_map(known).collect();
             let mut is_complete = true;
+            let mut rest = &row.fragments[..];
             for (index, source) in self.sources.iter_mut().enumerate() {
-                let mine = row.fragments.iter().find(|(source, _)| *source == index);
-                let is_expected = mine.is_some()
+                let count = rest.iter().take_while(|(source, _)| *source == index).count();
+                let (mine, after) = rest.split_at(count);
+                rest = after;
+                let is_expected = !mine.is_empty()
                     || sources[index].sparse
                     || !is_alone(flags.0)
                         && (known.is_empty() || known.iter().any(|at| old[index].expected[*at]));
-                is_complete &= mine.is_some()
+                is_complete &= !mine.is_empty()
                     || !is_expected
                     || !sources[index].required
                     || sources[index].sparse;
-                source.take(&old[index], mine.map(|(_, at)| *at), is_expected);
+                source.take(&old[index], mine, is_expected);
             }
             let mut kept = EventFlags::SENDER_ERROR | EventFlags::BAD_CHECKSUM;
             if row.fragments.len() > 1 {
                 kept = kept | EventFlags::TAG_MISMATCH;
             }
-            for (_, at) in &row.fragments {
-                flags = flags | EventFlags(old_flags[*at] & kept.0);
+            for (_, piece) in &row.fragments {
+                flags = flags | EventFlags(old_flags[piece.row as usize] & kept.0);
             }
             if !is_alone(flags.0) && !is_complete {
                 flags = flags | EventFlags::INCOMPLETE | EventFlags::OVERTAKEN;
             }
-            let arrived = row.fragments.iter().map(|(_, at)| old_times[*at]).min();
+            let arrived = row.fragments.iter().map(|(_, piece)| old_times[piece.row as usize]);
+            let arrived = arrived.min();
             self.keys.push(row.key);
             self.times_ns.push(arrived.unwrap_or(0));
             self.flags.push(flags.0);

@@ -21,7 +21,7 @@ use catchment_codec::{Coding, Element};
 use catchment_encoder::{Ask, Buffers, Rule, Worker};
 use catchment_frame::{
     ColumnCoding, ColumnEntry, ColumnInfo, ColumnKind, EntryNames, FileHeader, FrameInfo,
-    FrameKind, Numbering, TocFlags, unqualified,
+    FrameKind, Numbering, TocFlags, further_pieces, unqualified,
 };
 use catchment_model::{Entry, Ledger};
 use catchment_trends::Watch;
@@ -323,6 +323,7 @@ impl RunWriter {
             let fits = index < source_count
                 && (has_none || source.lengths.len() == rows)
                 && (source.times.is_empty() || source.times.len() == rows)
+                && source.pieces.iter().all(|piece| piece.row < source.lengths.len() as u64)
                 && [bits, expected].iter().flatten().all(|bits| bits.len() == rows.div_ceil(8));
             let sum: u64 = source.lengths.iter().map(|&length| u64::from(length)).sum();
             if !fits || sum != source.payload.raw_bytes() as u64 {
@@ -343,6 +344,7 @@ impl RunWriter {
             };
             let with_holes = source.holes.chunk_by(|one, other| one.row == other.row).count();
             let lost = source.holes.iter().map(|hole| hole.bytes).sum::<u64>();
+            let count = count + further_pieces(source.pieces);
             fragments[index] = (count, sum, missing, (with_holes as u64, lost));
         }
         let mut counted = frame.increments.cloned().unwrap_or_else(|| Ledger::new(source_count));

@@ -284,6 +284,7 @@ fn write_apart(folder: &Path, numbering: Numbering) {
                 expected: Some(bits.into()),
                 holes: &[],
                 times,
+                pieces: &[],
                 payload: ColumnData::Raw(payload),
             });
         let sources = sources.collect();

@@ -52,6 +52,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
         expected: None,
         holes: &[],
         times: &[],
+        pieces: &[],
         payload: data(source),
     });
     let sources = sources.collect();
@@ -168,6 +169,7 @@ fn columns_that_do_not_fit_each_other_are_refused() {
         expected: None,
         holes: &[],
         times: &[],
+        pieces: &[],
         payload: ColumnData::Raw(payload),
     };
     let frame = |flags, sources| EventFrame {
@@ -267,6 +269,7 @@ fn a_run_is_not_gone_on_with_behind_a_frame_that_could_not_be_made() {
         expected: None,
         holes: &[],
         times: &[],
+        pieces: &[],
         payload,
     };
     let frame = EventFrame {

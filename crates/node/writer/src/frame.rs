@@ -12,16 +12,17 @@ use catchment_codec::Coding;
 use catchment_encoder::{Ask, Column, Element, Rule};
 use catchment_frame::{
     ColumnCoding, ColumnInfo, ColumnKind, Dtype, EventColumns, FrameInfo, FrameKind, HOLE_BYTES,
-    Hole, Position, Schema, Span, encode_holes, encode_ledger_increment, encode_ledger_total,
-    encode_positions, encode_spans,
+    Hole, PIECE_BYTES, Position, Schema, Span, encode_holes, encode_ledger_increment,
+    encode_ledger_total, encode_pieces, encode_positions, encode_spans,
 };
-use catchment_model::{Ledger, SourceId};
+use catchment_model::{Ledger, Piece, SourceId};
 
 /// Columns of a frame beside those of sources: keys, times, flags, the ledger's increments,
 /// positions of sources.
 const EVENT_COLUMNS: usize = 5;
-/// Columns of every source: lengths, validity, payload, holes, times, and whether it is expected.
-const SOURCE_COLUMNS: usize = 6;
+/// Columns of every source: lengths, validity, payload, holes, times, pieces, and whether it is
+/// expected.
+const SOURCE_COLUMNS: usize = 7;
 /// Columns of a frame beside the channels: gaps, the ledger's increments, positions of sources.
 const CHANNEL_COLUMNS: usize = 3;
 /// Bytes of a ledger's record, and of a gap's.
@@ -111,6 +112,8 @@ pub struct EventSource<'a, C> {
     pub holes: &'a [Hole],
     /// Each row's own time in ns, 0 where its fragment is missing; empty: not known.
     pub times: &'a [u64],
+    /// The fragments of rows that have several, in order.
+    pub pieces: &'a [Piece],
     /// The fragments, one after another.
     pub payload: C,
 }
@@ -252,7 +255,9 @@ impl FrameMaker {
         let mut records = Vec::new();
         increments.into_iter().for_each(|counts| encode_ledger_increment(counts, &mut records));
         columns.extend(self.increments(records)?);
-        for EventSource { source, lengths, validity, expected, holes, times, payload } in sources {
+        for EventSource { source, lengths, validity, expected, holes, times, pieces, payload } in
+            sources
+        {
             let (ids, lengths) = (ids.sources[source.index()], bytes_of(lengths, u32::to_le_bytes));
             if let Some(bits) = expected {
                 let kind = ColumnKind::FragmentExpected;
@@ -269,6 +274,16 @@ impl FrameMaker {
             if !times.is_empty() {
                 let times = bytes_of(times, u64::to_le_bytes);
                 columns.push(self.plain(ids.times, &ColumnKind::FragmentTime, rows, times)?);
+            }
+            if !pieces.is_empty() {
+                let (mut records, count) = (Vec::new(), pieces.len() as u64);
+                encode_pieces(pieces, &mut records);
+                columns.push(self.plain(
+                    ids.pieces,
+                    &ColumnKind::FragmentPieces,
+                    count,
+                    records,
+                )?);
             }
             if !holes.is_empty() {
                 let (mut records, count) = (Vec::new(), holes.len() as u64);
@@ -395,6 +410,7 @@ fn ask_of(info: &ColumnInfo, coding: ColumnCoding) -> Ask {
         ColumnKind::LedgerIncrement => Element::record(LEDGER_RECORD_BYTES),
         ColumnKind::ChannelSpans => Element::record(SPAN_BYTES),
         ColumnKind::FragmentHoles => Element::record(HOLE_BYTES),
+        ColumnKind::FragmentPieces => Element::record(PIECE_BYTES),
         _ => info.element(),
     };
     Ask::new(element, Rule::of(coding, element))

@@ -435,6 +435,7 @@ fn rows_of_typed_payload_are_whole_and_its_rest_is_kept() {
             expected: None,
             holes: &[],
             times: &[],
+            pieces: &[],
             payload,
         };
         let frame = EventFrame {

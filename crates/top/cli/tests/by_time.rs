@@ -4,14 +4,14 @@ use std::io::Read;
 use std::net::UdpSocket;
 use std::path::Path;
 
-use catchment_model::{Entry, EventFlags, SourceId};
+use catchment_model::{Entry, EventFlags, Piece, SourceId};
 use catchment_storage::{Run, Verdict, audit, verify};
 use catchment_wire::layouts::{Layouts, Values};
 
 use crate::support::{free_ports, interrupt, json, only_run, started, stderr};
 
 /// Boards with clocks of 125 MHz and 48 bits, as many as there are ports.
-fn config(folder: &Path, port: u16, boards: u16, more: &str) -> String {
+pub(crate) fn config(folder: &Path, port: u16, boards: u16, more: &str) -> String {
     let text = format!(
         r#"
 memory.budget = "256 MiB"
@@ -40,7 +40,7 @@ layout = "clock"
 }
 
 /// The boards of a configuration, as they send.
-struct Boards {
+pub(crate) struct Boards {
     layout: Layouts,
     socket: UdpSocket,
     port: u16,
@@ -48,7 +48,7 @@ struct Boards {
 }
 
 impl Boards {
-    fn new(config: &str, port: u16, boards: u16) -> Self {
+    pub(crate) fn new(config: &str, port: u16, boards: u16) -> Self {
         let high = catchment_config::load(Path::new(config)).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sequences = vec![0; boards.into()];
@@ -56,7 +56,7 @@ impl Boards {
     }
 
     /// A board's fragment of so many bytes at that tick.
-    fn send(&mut self, board: u16, ticks: u64, bytes: usize) {
+    pub(crate) fn send(&mut self, board: u16, ticks: u64, bytes: usize) {
         let sequence = &mut self.sequences[usize::from(board)];
         let values = Values {
             time: ticks & 0xffff_ffff_ffff,
@@ -155,7 +155,7 @@ fn rules_are_not_mixed() {
         ),
         (
             refused(&|text| text + "expected_in = [3]\n"),
-            "expected_in: expected build.time.openers with one source alone, whose layout has groups",
+            "expected_in: expected build.time.openers with one source alone, a front-end or one",
         ),
         (
             refused(&|text| {
@@ -358,4 +358,108 @@ fn events_are_built_again_with_another_window() {
     let merged = Run::open(folder.join("merged")).unwrap();
     assert_eq!(of_base(&merged), std::fs::canonicalize(folder.join("moved")).unwrap());
     assert_eq!(events(&merged, 3), whole);
+}
+
+/// The key of an event, and by board the times and bytes of its fragments.
+type Pieces = (u64, Vec<Vec<(u64, Vec<u8>)>>);
+
+fn pieces(run: &Run, boards: u32) -> Vec<Pieces> {
+    let mut events = Vec::new();
+    for frame in 0..run.frames().len() {
+        let read = run.events(frame).unwrap();
+        for (row, &key) in read.keys().iter().enumerate() {
+            let of_board = |board: u32| {
+                let column = run.fragments(frame, SourceId(board)).unwrap();
+                let Some(mut rest) = column.fragment(row) else { return Vec::new() };
+                let (time_ns, bytes) = (column.times_ns()[row], rest.len() as u64);
+                let alone = [Piece { row: row as u64, time_ns, bytes }];
+                let several = column.pieces(row..row + 1);
+                let all = if several.is_empty() { &alone } else { several };
+                let mut split = |piece: &Piece| {
+                    let (own, behind) = rest.split_at(piece.bytes as usize);
+                    rest = behind;
+                    (piece.time_ns, own.to_vec())
+                };
+                all.iter().map(&mut split).collect()
+            };
+            events.push((key, (0..boards).map(of_board).collect()));
+        }
+    }
+    events
+}
+
+#[test]
+fn two_packets_of_a_board_are_pieces_of_its_event_and_stay_so_when_it_is_built_again() {
+    const EVENTS: u64 = 200;
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, port) = (folder.path(), free_ports(2));
+    let config = config(folder, port, 2, "");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let most = |most| text.replace("\"200 ns\"", &format!("\"200 ns\", fragments_max = {most}"));
+    std::fs::write(&config, most("65536")).unwrap();
+    let refused = stderr(folder, &["run", &config], 2);
+    assert!(refused.contains("build.time.fragments_max: expected 1 to 65535"), "{refused}");
+    let by_number = std::fs::read_to_string(crate::support::example("minimal.toml")).unwrap();
+    std::fs::write(&config, by_number + "\n[build.time]\nfragments_max = 2\n").unwrap();
+    let refused = stderr(folder, &["run", &config], 2);
+    let expected = "build.time: expected build.match = \"time\" beside it, got number";
+    assert!(refused.contains(expected), "{refused}");
+    std::fs::write(&config, most("2")).unwrap();
+    let mut boards = Boards::new(&config, port, 2);
+    let (child, mut lines) = started(folder, &["run", &config], "Recording");
+    // The second board sends two packets: 32 ns apart, or of one time.
+    let mut sent = Vec::new();
+    for event in 0..EVENTS {
+        let ticks = 1_000_000 + event * 125_000;
+        let apart = if event % 3 == 0 { 0 } else { 4 };
+        let packets = [(0, 0, 40), (1, 2, 50 + event as usize), (1, 2 + apart, 60)];
+        packets.iter().for_each(|&(board, after, bytes)| boards.send(board, ticks + after, bytes));
+        sent.push((ticks * 8, packets.map(|(_, after, bytes)| ((ticks + after) * 8, bytes + 20))));
+    }
+    let code = interrupt(child);
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(code, Some(0), "{rest}");
+    let path = only_run(folder);
+    let run = Run::open(&path).unwrap();
+    assert!(verify(&run, |_| ()).is_intact(), "{rest}");
+    let report = audit(&run).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{rest}");
+    let recorded = |one: usize| report.recomputed.sources[one][Entry::FragmentsRecorded];
+    assert_eq!([recorded(0), recorded(1)], [EVENTS, 2 * EVENTS]);
+    // Times and bytes, and the board and the sequence number in the packet's head.
+    let found = pieces(&run, 2);
+    let described: Vec<_> = found
+        .iter()
+        .map(|(key, of_boards)| {
+            let all = of_boards.iter().flatten().map(|(ns, bytes)| (*ns, bytes.len()));
+            (*key, <[_; 3]>::try_from(all.collect::<Vec<_>>()).unwrap())
+        })
+        .collect();
+    assert_eq!(described, sent);
+    for (event, (_, of_boards)) in (0_u32..).zip(&found) {
+        let sequences = of_boards[1].iter().map(|(_, bytes)| bytes[4..8].to_vec());
+        let expected = [2 * event, 2 * event + 1].map(|number| number.to_le_bytes().to_vec());
+        assert!(sequences.eq(expected), "event {event}");
+    }
+    // Written again as they are; into narrow events, with and without the payload; and back.
+    let path = path.to_str().unwrap();
+    let again = |from: &str, out: &str, more: &[&str]| {
+        json(folder, &[&["reframe", from, "--out", out, "--json"], more].concat(), 0);
+        let run = Run::open(folder.join(out)).unwrap();
+        assert!(verify(&run, |_| ()).is_intact(), "{out}");
+        let report = audit(&run).unwrap();
+        assert_eq!(report.recomputed.sources[1][Entry::FragmentsRecorded], 2 * EVENTS, "{out}");
+        pieces(&run, 2)
+    };
+    assert_eq!(again(path, "plain", &["--frame-bytes", "4 kB"]), found);
+    // The second packet of two thirds of the events is behind 20 ns.
+    let narrow = again(path, "narrow", &["--window", "20 ns"]);
+    assert_eq!(again(path, "copied", &["--window", "20 ns", "--copy"]), narrow);
+    assert_eq!(narrow.len() as u64, EVENTS + EVENTS * 2 / 3);
+    let of_second = |all: &[Pieces]| {
+        all.iter().flat_map(|(_, of_boards)| of_boards[1].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_second(&narrow), of_second(&found));
+    assert_eq!(again("narrow", "back", &["--window", "200 ns"]), found);
 }

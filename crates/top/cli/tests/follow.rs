@@ -129,6 +129,7 @@ fn write_events(writer: &mut RunWriter, events: std::ops::Range<u64>) {
         expected: None,
         holes: &[],
         times: &[],
+        pieces: &[],
         payload: ColumnData::Raw(&payload),
     };
     let flags = vec![0; keys.len()];

@@ -107,19 +107,25 @@ fn fragments_of_three_sources_are_recorded_and_confirmed() {
 }
 
 /// Passes bytes between a front-end and a recorder, and cuts what is connected when it is told to.
-struct Wire {
-    address: SocketAddr,
+pub(crate) struct Wire {
+    pub(crate) address: SocketAddr,
     cuts: Arc<AtomicU64>,
+    is_dead: Arc<AtomicBool>,
 }
 
 impl Wire {
-    fn to(recorder: SocketAddr) -> Self {
+    pub(crate) fn to(recorder: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let cuts = Arc::new(AtomicU64::new(0));
         let all_cuts = Arc::clone(&cuts);
+        let is_dead = Arc::new(AtomicBool::new(false));
+        let refuses = Arc::clone(&is_dead);
         std::thread::spawn(move || {
             for near in listener.incoming() {
+                if refuses.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let (Ok(near), Ok(far)) = (near, TcpStream::connect(recorder)) else { return };
                 for (mut from, mut to) in [
                     (near.try_clone().unwrap(), far.try_clone().unwrap()),
@@ -143,7 +149,13 @@ impl Wire {
                 }
             }
         });
-        Self { address, cuts }
+        Self { address, cuts, is_dead }
+    }
+
+    /// Cuts what is connected, for good: to the recorder it is as if the front-end were killed.
+    pub(crate) fn kill(&self) {
+        self.is_dead.store(true, Ordering::Relaxed);
+        self.cuts.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_fixtures::{Random, wait_while};
-use catchment_frontend::{Closed, Frontend};
+use catchment_frontend::{Closed, Frontend, KeyKind, SourceConfig};
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{Run, Verdict, audit, verify};
 
@@ -19,7 +19,7 @@ const KILLS: u64 = 5;
 const KEYS: u64 = 1_000;
 
 /// A configuration with three sources of one front-end, and its address.
-fn configure(folder: &Path, more: &str) -> String {
+fn configure(folder: &Path, rule: &str, more: &str) -> String {
     // Freed at once, for each of the recorders in turn.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let sources =
@@ -30,6 +30,7 @@ fn configure(folder: &Path, more: &str) -> String {
 budget = "256 MiB"
 [build]
 timeout = "1 h"
+{rule}
 [frame]
 time = "50 ms"
 [write]
@@ -56,22 +57,25 @@ fn kill(mut recorder: Child) {
     recorder.wait().unwrap();
 }
 
-fn front_end(url: &str) -> Frontend {
-    let builder = Frontend::builder(url, "detector");
-    let builder = SOURCES.iter().fold(builder.buffer(12 << 20), |it, name| it.source(name));
+fn front_end(url: &str, key_kind: KeyKind) -> Frontend {
+    let builder = Frontend::builder(url, "detector").buffer(12 << 20);
+    let source =
+        |name: &str| SourceConfig { name: name.into(), key_kind, ..SourceConfig::default() };
+    let builder = SOURCES.iter().fold(builder, |it, name| it.source_of(source(name)));
     builder.fragment_bytes_max(1 << 20).wait(LONG).connect().expect("the recorder is there")
 }
 
 /// The run has the fragments of these keys, each once, and its books balance.
-fn check(run: &Run, keys: std::ops::Range<u64>) -> Ledger {
+fn check(run: &Run, keys: std::ops::Range<u64>, apart: u64) -> Ledger {
     let report = audit(run).unwrap();
     assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     assert!(verify(run, |_| {}).is_intact());
     let events = fragments(run);
-    assert!(events.keys().copied().eq(keys), "{} events", events.len());
+    assert!(events.keys().copied().eq(keys.map(|key| key * apart)), "{} events", events.len());
     for (key, of_sources) in events {
         for (source, bytes) in of_sources.iter().enumerate() {
-            assert!(bytes.as_ref() == Some(&content(source, key)), "event {key}, source {source}");
+            let expected = content(source, key / apart);
+            assert!(bytes.as_ref() == Some(&expected), "event {key}, source {source}");
         }
     }
     run.recorded_ledger().unwrap().expect("of the whole run")
@@ -79,7 +83,7 @@ fn check(run: &Run, keys: std::ops::Range<u64>) -> Ledger {
 
 /// Sends fragments from a thread for each source, while the recorder is killed and started again;
 /// returns the last one.
-fn kill_under_load(folder: &Path, front_end: &Frontend, mut recorder: Child) -> Child {
+fn kill_under_load(folder: &Path, front_end: &Frontend, mut recorder: Child, apart: u64) -> Child {
     let mut random = Random::new(folder.as_os_str().len() as u64);
     let sent = AtomicU64::new(0);
     let end = (KILLS + 1) * KEYS;
@@ -88,7 +92,7 @@ fn kill_under_load(folder: &Path, front_end: &Frontend, mut recorder: Child) -> 
             let sent = &sent;
             scope.spawn(move || {
                 for key in 0..end {
-                    source.send(key, &content(index, key)).unwrap();
+                    source.send(key * apart, &content(index, key)).unwrap();
                     if index == 0 {
                         sent.store(key, Relaxed);
                     }
@@ -105,17 +109,17 @@ fn kill_under_load(folder: &Path, front_end: &Frontend, mut recorder: Child) -> 
     })
 }
 
-#[test]
-fn a_recorder_that_is_killed_five_times_goes_on_with_its_run_and_loses_nothing() {
+/// A recorder that builds by this rule is killed five times, with keys so far apart.
+fn is_killed_five_times(rule: &str, key_kind: KeyKind, apart: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let url = configure(folder.path(), "");
+    let url = configure(folder.path(), rule, "");
     let recorder = recorder(folder.path());
-    let front_end = front_end(&url);
-    let recorder = kill_under_load(folder.path(), &front_end, recorder);
+    let front_end = front_end(&url, key_kind);
+    let recorder = kill_under_load(folder.path(), &front_end, recorder, apart);
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(recorder), Some(0));
     let run = Run::open(only_run(folder.path())).unwrap();
-    let ledger = check(&run, 0..(KILLS + 1) * KEYS).total();
+    let ledger = check(&run, 0..(KILLS + 1) * KEYS, apart).total();
     assert_eq!(ledger[Entry::FragmentsRecorded], 3 * (KILLS + 1) * KEYS);
     let none = [Entry::FragmentsLostRestart, Entry::FragmentsDiscardedRestart];
     assert_eq!(none.map(|entry| ledger[entry]), [0; 2]);
@@ -129,11 +133,21 @@ fn a_recorder_that_is_killed_five_times_goes_on_with_its_run_and_loses_nothing()
 }
 
 #[test]
+fn a_recorder_that_is_killed_five_times_goes_on_with_its_run_and_loses_nothing() {
+    is_killed_five_times("", KeyKind::Number, 1);
+}
+
+#[test]
+fn by_time_it_goes_on_with_its_run_and_loses_nothing_either() {
+    is_killed_five_times("match = \"time\"\ntime.window = \"100 ns\"", KeyKind::Time, 1_000);
+}
+
+#[test]
 fn a_run_that_cannot_go_on_for_now_is_kept_and_goes_on_later() {
     let folder = tempfile::tempdir().unwrap();
-    let url = configure(folder.path(), "");
+    let url = configure(folder.path(), "", "");
     let first = recorder(folder.path());
-    let front_end = front_end(&url);
+    let front_end = front_end(&url, KeyKind::Number);
     let send = |keys: std::ops::Range<u64>| {
         for (index, source) in front_end.sources().iter().enumerate() {
             keys.clone().for_each(|key| source.send(key, &content(index, key)).unwrap());
@@ -153,5 +167,5 @@ fn a_run_that_cannot_go_on_for_now_is_kept_and_goes_on_later() {
     send(300..500);
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(again), Some(0));
-    check(&Run::open(only_run(folder.path())).unwrap(), 0..500);
+    check(&Run::open(only_run(folder.path())).unwrap(), 0..500, 1);
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use catchment_frame::{ColumnInfo, ColumnKind, Dtype, FieldInfo, Hole, PayloadType};
-use catchment_model::SourceId;
+use catchment_model::{Piece, SourceId};
 use catchment_storage::{FragmentColumn, FragmentRows, Run, SelectEvents, StorageError};
 use numpy::PyArray1;
 use pyo3::IntoPyObjectExt;
@@ -144,6 +144,17 @@ impl Fragments {
         let numbers = holes.flat_map(|hole| {
             let row = hole.row as i64 - self.rows.start as i64;
             [row, hole.offset as i64, hole.bytes as i64]
+        });
+        owned(py, numbers.collect()).call_method1("reshape", ((-1, 3),))
+    }
+
+    /// Of rows with several fragments: row, own time in ns, bytes of each; (n, 3), int64.
+    #[getter]
+    fn pieces<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let pieces = self.memory.get().0.pieces(self.rows.clone());
+        let numbers = pieces.flat_map(|piece| {
+            let row = piece.row as i64 - self.rows.start as i64;
+            [row, piece.time_ns as i64, piece.bytes as i64]
         });
         owned(py, numbers.collect()).call_method1("reshape", ((-1, 3),))
     }
@@ -319,6 +330,8 @@ impl Joined {
         let holes = column.holes(part.rows.clone()).iter();
         let begin = part.rows.start as u64;
         self.holes.extend(holes.map(|hole| Hole { row: hole.row - begin + before, ..*hole }));
+        let pieces = column.pieces(part.rows.clone()).iter();
+        self.pieces.extend(pieces.map(|piece| Piece { row: piece.row - begin + before, ..*piece }));
         self.data.extend_from_slice(part.payload());
     }
 }

@@ -110,7 +110,7 @@ impl Frame {
         Memory::keys(self.memory.bind(py), 0..self.events.len())
     }
 
-    /// When each event's first fragment arrived, shape (n,), int64: nanoseconds since 1970, UTC.
+    /// When each event's first fragment arrived, shape (n,), int64: ns since 1970, UTC.
     #[getter]
     fn times<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         Memory::times(self.memory.bind(py))

@@ -8,7 +8,7 @@ use catchment_storage::{Run, SelectEvents, StorageError};
 use numpy::PyArray1;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyIterator, PyList};
+use pyo3::types::{PyAny, PyDict, PyIterator, PyList, PySlice};
 
 use crate::errors::{UnknownSourceError, python_error};
 use crate::events::unknown;
@@ -258,6 +258,32 @@ impl Source {
         let ends = |hole: &Hole| [hole.offset as i64, (hole.offset + hole.bytes) as i64];
         let holes = owned(py, holes.flat_map(ends).collect());
         is_there.then(|| holes.call_method1("reshape", ((-1, 2),))).transpose()
+    }
+
+    /// Its fragments of an event, which follow each other in what `event` gives. Or None.
+    fn pieces<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+        let py = key.py();
+        let Some(whole) = self.event(key)? else { return Ok(None) };
+        let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };
+        let run = self.open.run()?;
+        let found = py.detach(|| match run.find(number)? {
+            Some((frame, row)) => {
+                let column = run.fragments(frame, self.id)?;
+                Ok::<_, StorageError>(Some(column.pieces(row..row + 1).to_vec()))
+            }
+            None => Ok(None),
+        });
+        let pieces = found.map_err(python_error)?.ok_or_else(|| unknown(key))?;
+        if pieces.is_empty() {
+            return Ok(Some(vec![whole.into_any()]));
+        }
+        let mut begin = 0;
+        let parts = pieces.iter().map(|piece| {
+            let range = begin..begin + piece.bytes as isize;
+            begin = range.end;
+            whole.as_any().get_item(PySlice::new(py, range.start, range.end, 1))
+        });
+        parts.collect::<PyResult<Vec<_>>>().map(Some)
     }
 
     /// What it says of its payload, as `Fragments.payload` does.

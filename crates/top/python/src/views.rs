@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use catchment_frame::Hole;
+use catchment_model::Piece;
 use catchment_storage::{FragmentColumn, FrameEvents, InUse, give_back};
 use numpy::ndarray::ArrayView1;
 use numpy::{Element, PyArray1, PyArrayMethods};
@@ -30,6 +31,7 @@ pub(crate) struct Joined {
     pub(crate) holes: Vec<Hole>,
     /// Empty if they are not known.
     pub(crate) times_ns: Vec<u64>,
+    pub(crate) pieces: Vec<Piece>,
     pub(crate) data: Vec<u8>,
 }
 
@@ -93,6 +95,16 @@ impl Backing {
             Self::Joined(joined) => &joined.holes,
         };
         all.iter().filter(move |hole| rows.contains(&(hole.row as usize)))
+    }
+
+    /// The fragments of those of some rows that have several, in order.
+    pub(crate) fn pieces(&self, rows: Range<usize>) -> impl Iterator<Item = &Piece> {
+        let all = match self {
+            Self::Events(_) => &[],
+            Self::Column(column) => column.pieces(rows.clone()),
+            Self::Joined(joined) => &joined.pieces,
+        };
+        all.iter().filter(move |piece| rows.contains(&(piece.row as usize)))
     }
 
     /// How many bytes so many rows and their data take.

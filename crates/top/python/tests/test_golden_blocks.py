@@ -162,6 +162,30 @@ def test_holes_are_masked_and_their_bytes_are_zeros() -> None:
         assert total["fragment_bytes_lost"] == about["fragment_bytes_lost"]
 
 
+def test_pieces_are_told_apart_and_follow_each_other_in_the_payload() -> None:
+    about = described("pieces")
+    with catchment.open(FOLDER / "pieces.catch") as run:
+        source = run.sources[1]
+        for frame, pieces in zip(run.frames(), about["pieces"], strict=True):
+            fragments = frame[1]
+            assert fragments.pieces.tolist() == pieces
+            assert fragments.data.tolist() == list(range(1, len(fragments.data) + 1))
+            for row, key in enumerate(fragments.keys.tolist()):
+                sizes = [size for at, _, size in pieces if at == row]
+                parts = source.pieces(key)
+                if (whole := source.event(key)) is None:
+                    assert parts is None
+                    continue
+                assert parts is not None
+                assert [len(part) for part in parts] == (sizes or [len(whole)])
+                assert b"".join(map(bytes, parts)) == bytes(whole)
+        joined = source.fragments()
+        of_second = [[row + 6, time, size] for row, time, size in about["pieces"][1]]
+        assert joined.pieces.tolist() == about["pieces"][0] + of_second
+        assert joined[4:].pieces.tolist()[0] == [0, *about["pieces"][0][-3][1:]]
+        assert run.ledger[source.name]["fragments_recorded"] == about["fragments_recorded"]
+
+
 def test_runs_open_with_and_without_the_check_of_whole_columns() -> None:
     for check_columns in (True, False):
         with catchment.open(FOLDER / "blocks-none.catch", check_columns=check_columns) as run:

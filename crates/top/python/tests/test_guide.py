@@ -72,13 +72,15 @@ def test_the_guides_block_about_a_node_runs_as_printed(node: Node, tmp_path: Pat
 
 
 def test_the_guides_front_end_sends_as_printed(tmp_path: Path) -> None:
-    [block, commanded] = blocks("docs/guide/frontend.md")
+    [block, timed, commanded] = blocks("docs/guide/frontend.md")
     address = "catchment+tcp://127.0.0.1:7100"
     recorder = frontend.TestRecorder()
     assert address in block
+    assert address in timed
     assert address in commanded
     run_block(block.replace(address, recorder.url), tmp_path)
     assert [key for key, _ in recorder.taken("camera")] == list(range(1000))
+    run_block(timed.replace(address, recorder.url), tmp_path)
     run_block(commanded.replace(address, recorder.url), tmp_path)
     assert recorder.faults == []
 

@@ -12,6 +12,9 @@
 //! Where the anchor names groups, sources of others are not expected and none of theirs is taken:
 //! it waits on, for an event that expects them.
 //!
+//! Where an event may have several fragments of a source, its *pieces*, it takes the earliest of
+//! them ([`Pieces`]).
+//!
 //! What it leaves may be the next anchor, so that two close triggers are two events. Whether an
 //! event is final is for the caller to say: then nothing that may still come changes it, and the
 //! outcome depends on the times alone, not on the order in which sources are read.
@@ -21,6 +24,8 @@
 
 use std::collections::VecDeque;
 
+use super::ordinals::Ordinals;
+use super::pieces::Pieces;
 use super::settings::{TimeConfig, WindowKind};
 use crate::Fragment;
 
@@ -59,13 +64,19 @@ pub struct Queues {
     /// and of the others.
     anchors: Vec<i64>,
     others: Vec<i64>,
-    opens: Vec<bool>,
+    pub(super) opens: Vec<bool>,
     all_open: bool,
-    queues: Vec<VecDeque<Waiting>>,
+    pub(super) queues: Vec<VecDeque<Waiting>>,
     /// The source whose fragments name groups, and what each of those that wait names.
     reference: Option<usize>,
     named: VecDeque<u64>,
+    /// By source, the ordinals of those that wait; empty if positions are not asked for.
+    pub ordinals: Vec<Ordinals>,
+    /// By source, all bits if its bytes count as those that wait: of one that does not wait where
+    /// there is no room.
+    counted: Vec<u64>,
     taken: Vec<Taken>,
+    pub(super) pieces: Pieces,
     remembered: Remembered,
     /// The end of the last events.
     end_ns: i64,
@@ -75,6 +86,8 @@ pub struct Queues {
     /// since then.
     anchor_ns: i64,
     pub has_earlier: bool,
+    /// Whether the longest span ends the event that [`next`](Self::next) found.
+    pub is_capped: bool,
     scratch: Vec<i64>,
 }
 
@@ -113,27 +126,52 @@ impl Queues {
             queues: (0..source_count).map(|_| VecDeque::new()).collect(),
             reference: time.reference,
             named: VecDeque::new(),
+            ordinals: Vec::new(),
+            counted: vec![u64::MAX; source_count],
             taken: vec![taken; source_count],
+            pieces: Pieces::new(time.fragments_max, source_count),
             remembered: Remembered::new(source_count),
             end_ns: i64::MIN,
             bytes: 0,
             count: 0,
             anchor_ns: i64::MAX,
             has_earlier: false,
+            is_capped: false,
             scratch: Vec::with_capacity(source_count),
         }
     }
 
+    /// Keeps the ordinals of fragments.
+    pub fn keep_ordinals(&mut self) {
+        self.ordinals.resize_with(self.queues.len(), Ordinals::default);
+    }
+
+    /// A source waits where there is no room.
+    pub fn set_pausable(&mut self, index: usize) {
+        self.counted[index] = 0;
+    }
+
+    /// Events that end before that time are closed.
+    pub fn continue_at(&mut self, ns: i64) {
+        self.taken.iter_mut().for_each(|taken| taken.closed_ns = ns - 1);
+    }
+
     /// Puts a fragment into its queue, by its time; it names these groups.
     #[inline]
-    pub fn put(&mut self, index: usize, ns: i64, waiting: Waiting, groups: u64) -> Put {
+    pub fn put(
+        &mut self,
+        index: usize,
+        ns: i64,
+        waiting: Waiting,
+        (ordinal, groups): (u64, u64),
+    ) -> Put {
         let queue = &mut self.queues[index];
         match queue.back() {
             // What is behind a fragment that waits is not closed.
             Some(last) if last.ns() < ns => queue.push_back(waiting.at(ns)),
-            Some(_) => return self.put_behind(index, ns, waiting, groups),
+            Some(_) => return self.put_behind(index, ns, waiting, (ordinal, groups)),
             None => {
-                if let Some(put) = self.put_closed(index, ns) {
+                if let Some(put) = self.put_closed(index, ns, &waiting.fragment) {
                     return put;
                 }
                 self.queues[index].push_back(waiting.at(ns));
@@ -143,44 +181,59 @@ impl Queues {
         if self.reference == Some(index) {
             self.named.push_back(groups);
         }
-        self.bytes += u64::from(waiting.fragment.bytes);
+        if let Some(ordinals) = self.ordinals.get_mut(index) {
+            ordinals.extend(ordinal..ordinal + 1);
+        }
+        self.bytes += u64::from(waiting.fragment.bytes) & self.counted[index];
         self.count += 1;
         Put::Waits
     }
 
     #[cold]
-    fn put_behind(&mut self, index: usize, ns: i64, waiting: Waiting, groups: u64) -> Put {
+    fn put_behind(
+        &mut self,
+        index: usize,
+        ns: i64,
+        waiting: Waiting,
+        (ordinal, groups): (u64, u64),
+    ) -> Put {
         let queue = &mut self.queues[index];
-        let place = queue.partition_point(|other| other.ns() < ns);
+        let mut place = queue.partition_point(|other| other.ns() < ns);
         if queue.get(place).is_some_and(|other| other.ns() == ns) {
-            return Put::Repeated;
-        }
-        if let Some(put) = self.put_closed(index, ns) {
+            match self.place_behind((index, place), &waiting.fragment, ns) {
+                Some(behind) => place = behind,
+                None => return Put::Repeated,
+            }
+        } else if let Some(put) = self.put_closed(index, ns, &waiting.fragment) {
             return put;
         }
         self.queues[index].insert(place, waiting.at(ns));
         if self.reference == Some(index) {
             self.named.insert(place, groups);
         }
+        if let Some(ordinals) = self.ordinals.get_mut(index) {
+            ordinals.insert(place, ordinal);
+        }
         if place == 0 {
             self.begin(index, ns);
         }
-        self.bytes += u64::from(waiting.fragment.bytes);
+        self.bytes += u64::from(waiting.fragment.bytes) & self.counted[index];
         self.count += 1;
         Put::Waits
     }
 
     /// What a fragment of that time is, if it can be in no event any more. A late one that comes
     /// again is repeated.
-    fn put_closed(&mut self, index: usize, ns: i64) -> Option<Put> {
-        if self.taken[index].is_open(ns) {
+    fn put_closed(&mut self, index: usize, ns: i64, fragment: &Fragment) -> Option<Put> {
+        let taken = &self.taken[index];
+        if taken.is_open(ns) || ns > taken.closed_ns && self.follows_taken(index, ns, fragment) {
             return None;
         }
         Some(if self.remembered.insert(index, ns) { Put::Late } else { Put::Repeated })
     }
 
     /// Puts a fragment behind those of its source that wait, unless that takes a closer look:
-    /// [`put`](Self::put) does.
+    /// [`put`](Self::put) does. Its ordinal is for the caller to add.
     #[inline]
     pub fn put_next(&mut self, index: usize, ns: i64, waiting: Waiting, most: usize) -> bool {
         let queue = &mut self.queues[index];
@@ -193,7 +246,7 @@ impl Queues {
         if is_first {
             self.begin(index, ns);
         }
-        self.bytes += u64::from(waiting.fragment.bytes);
+        self.bytes += u64::from(waiting.fragment.bytes) & self.counted[index];
         self.count += 1;
         true
     }
@@ -251,7 +304,16 @@ impl Queues {
         let Window { window_ns, span_ns, .. } = self.window;
         let most_ns = anchor_ns + span_ns;
         self.scratch.clear();
-        self.scratch.extend(self.anchors.iter().copied().filter(|&ns| ns <= most_ns));
+        match self.pieces.are_several() {
+            false => {
+                self.scratch.extend(self.anchors.iter().copied().filter(|&ns| ns <= most_ns));
+            }
+            true => {
+                let mut times = std::mem::take(&mut self.scratch);
+                self.openers_until(most_ns, &mut times);
+                self.scratch = times;
+            }
+        }
         self.scratch.sort_unstable();
         let mut end_ns = anchor_ns + window_ns;
         for &ns in &self.scratch {
@@ -260,6 +322,7 @@ impl Queues {
             }
             end_ns = end_ns.max(ns + window_ns);
         }
+        self.is_capped = end_ns > most_ns;
         end_ns.min(most_ns)
     }
 
@@ -269,6 +332,24 @@ impl Queues {
         // An opener's is never before the anchor.
         let ns = self.anchors[index].min(self.others[index]);
         (begin_ns..=end_ns).contains(&ns)
+    }
+
+    /// Whether the fragments of a source that an event takes are there, and none that may come in
+    /// order is one of them.
+    #[inline]
+    pub fn has_all(&self, index: usize, begin_ns: i64, end_ns: i64) -> bool {
+        let several = self.pieces.are_several();
+        self.is_in(index, begin_ns, end_ns) && (!several || self.is_full(index, end_ns))
+    }
+
+    /// A source's first fragment.
+    pub(super) fn first(&self, index: usize) -> Option<&Waiting> {
+        self.queues[index].front()
+    }
+
+    /// The time of a source's newest fragment that was taken.
+    pub(super) fn newest_ns(&self, index: usize) -> i64 {
+        self.taken[index].newest_ns
     }
 
     /// The index of the source whose first fragment is that anchor.
@@ -296,11 +377,19 @@ impl Queues {
         }
         let next_ns = self.queues[index].front().map_or(i64::MAX, Waiting::ns);
         *self.head(index) = next_ns;
-        self.bytes -= u64::from(waiting.fragment.bytes);
+        self.bytes -= u64::from(waiting.fragment.bytes) & self.counted[index];
         self.count -= 1;
-        self.taken[index].newest_ns = waiting.ns();
+        let newest_ns = std::mem::replace(&mut self.taken[index].newest_ns, waiting.ns());
+        self.pieces.take(index, newest_ns == waiting.ns());
         self.remembered.push(index, waiting.ns());
         Some(waiting)
+    }
+
+    /// The ordinal of a source's first fragment, which leaves its queue; 0 if positions are not
+    /// asked for.
+    #[inline]
+    pub fn pop_ordinal(&mut self, index: usize) -> u64 {
+        self.ordinals.get_mut(index).and_then(Ordinals::pop).unwrap_or(0)
     }
 
     /// How many fragments of a source wait.
@@ -324,6 +413,23 @@ impl Queues {
     /// When the first fragment arrived of those that wait longest.
     pub fn longest(&self) -> usize {
         self.queues.iter().map(VecDeque::len).max().unwrap_or(0)
+    }
+}
+
+impl Window {
+    /// How long before its anchor a fragment may be that would have been in an event, as its anchor
+    /// or before that.
+    pub fn reach_ns(&self) -> u64 {
+        self.before_ns.cast_unsigned().max(self.longest_ns())
+    }
+
+    /// How long behind it an event ends at most.
+    pub fn longest_ns(&self) -> u64 {
+        let longest_ns = match self.kind {
+            WindowKind::First => self.window_ns,
+            WindowKind::Gap => self.span_ns,
+        };
+        longest_ns.cast_unsigned()
     }
 }
 

@@ -16,12 +16,18 @@
 //! The run starts as soon as all clocks are settled and most of them agree; after a time-out, where
 //! most of those agree that advance; after two, with the largest set that agrees, be it of one.
 //!
+//! Front-ends ([`Promises`]) say what the quorum is while no port delivers. Their first times in a
+//! session are taken as they are, and no step of theirs is a claim: they may be sending again what
+//! they hold.
+//!
 //! Bounds: one claim of each source; memory for `held_max` fragments of each.
 
 use std::collections::VecDeque;
 
-use super::clock::{Scale, Stamp};
+use super::clock::{Scale, TIME_END};
+use super::promises::Promises;
 use super::settings::TimeConfig;
+use super::voter::{Claim, Position, STUCK_REPEATS, Voter};
 use crate::{BuilderConfig, Fragment};
 
 /// What a fragment's time is.
@@ -42,6 +48,8 @@ pub enum Said {
 pub struct Held {
     pub fragment: Fragment,
     pub arrived_ns: u64,
+    /// How many of its source's were pushed before it, if positions are asked for.
+    pub ordinal: u64,
     /// The groups that it names.
     pub groups: u64,
 }
@@ -56,74 +64,34 @@ pub struct Epoch {
 /// The clocks of all sources.
 #[derive(Debug)]
 pub struct Horizon {
-    voters: Vec<Voter>,
+    pub promises: Promises,
+    /// Times begin behind that one, if the run of another builder goes on.
+    begins_ns: Option<i64>,
+    pub voters: Vec<Voter>,
     /// By source: what it has passed; the end of time where it is not awaited.
     pub lows: Vec<i64>,
     /// By source: whether its fragments never come behind later ones.
     in_order: Vec<bool>,
     /// The quorum's lead, once there was one.
-    lead_ns: Option<i64>,
-    timeout_ns: u64,
-    skew_ns: i64,
+    pub lead_ns: Option<i64>,
+    pub timeout_ns: u64,
+    pub skew_ns: i64,
     jump_ns: i64,
     held_max: usize,
     /// Time in which anyone delivers: pauses of all count as an eighth of a time-out.
-    active_ns: u64,
+    pub active_ns: u64,
     delivered_ns: Option<u64>,
     /// When anyone was first heard, in active time.
     first_ns: Option<u64>,
     look_due_ns: u64,
     held: usize,
     /// Held fragments that are given up, until they are fetched.
-    given_up: Vec<(usize, Fragment)>,
-}
-
-/// One source. What each fragment needs is in its first two cache lines: with a thousand sources
-/// they are what costs.
-#[derive(Debug)]
-#[repr(C, align(64))]
-struct Voter {
-    position: Option<Position>,
-    scale: Scale,
-    reorder_ns: i64,
-    /// When it last delivered a fragment that was taken, in active time, and any at all; and when
-    /// that last was beyond all others of it, or it waited for room.
-    taken_ns: u64,
-    heard_ns: Option<u64>,
-    advanced_ns: u64,
-    repeats: u32,
-    /// Whether it delivered since its step was last looked at.
-    fresh: bool,
-    out_of_step: bool,
-    enabled: bool,
-    sparse: bool,
-    /// When its step was last right.
-    in_step_ns: u64,
-    claim: Option<Claim>,
-    held: VecDeque<Held>,
-}
-
-const _: () = assert!(std::mem::offset_of!(Voter, in_step_ns) <= 128);
-
-#[derive(Clone, Copy, Debug)]
-struct Position {
-    stamp: Stamp,
-    at_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Claim {
-    newest: Position,
-    /// The lowest of its times.
-    lowest_ns: i64,
-    values: u32,
-    /// In active time: when it began, and when its newest time came.
-    since_ns: u64,
-    advanced_ns: u64,
+    given_up: Vec<(usize, Held)>,
 }
 
 impl Horizon {
     pub fn new(config: &BuilderConfig, time: &TimeConfig) -> Self {
+        let promises = Promises::new(config);
         let voter = |(index, role): (usize, &crate::SourceRole)| {
             let clock = &time.clocks[index];
             Voter {
@@ -139,8 +107,10 @@ impl Horizon {
                 in_step_ns: 0,
                 out_of_step: false,
                 repeats: 0,
+                repeats_max: STUCK_REPEATS.max(time.fragments_max),
                 claim: None,
                 held: VecDeque::new(),
+                promises: promises.has(index),
             }
         };
         Self {
@@ -158,7 +128,15 @@ impl Horizon {
             look_due_ns: 0,
             held: 0,
             given_up: Vec::new(),
+            begins_ns: None,
+            promises,
         }
+    }
+
+    /// The run of another builder goes on behind that time, which had fragments of these sources.
+    pub fn continue_at(&mut self, ns: i64, had: impl Iterator<Item = usize>) {
+        self.begins_ns = Some(ns);
+        had.for_each(|index| self.promises.continue_at(index));
     }
 
     /// Counts active time up to a delivery.
@@ -167,6 +145,9 @@ impl Horizon {
         self.active_ns += pause_ns.min(self.timeout_ns / PERIODS);
         self.delivered_ns = Some(now_ns);
         self.first_ns.get_or_insert(self.active_ns);
+        if self.promises.is_any() {
+            self.promises.count_time(now_ns);
+        }
     }
 
     /// Lets an eighth of a time-out pass at most since the time `before_ns`.
@@ -175,6 +156,7 @@ impl Horizon {
         if let Some(delivered_ns) = &mut self.delivered_ns {
             *delivered_ns = (*delivered_ns + beyond_ns).min(now_ns);
         }
+        self.promises.skip(beyond_ns, now_ns);
     }
 
     /// Whether nobody has delivered anything for two time-outs.
@@ -192,6 +174,7 @@ impl Horizon {
         now_ns: u64,
         mut put: impl FnMut(i64, &Fragment) -> bool,
     ) -> usize {
+        let jump_ns = self.jump_of(index);
         let voter = &mut self.voters[index];
         let Some(Position { mut stamp, mut at_ns }) = voter.position else { return 0 };
         let mut done = 0;
@@ -200,7 +183,7 @@ impl Horizon {
             let Some(next) = voter.scale.after(&stamp, fragment.number, elapsed_ns) else { break };
             let step_ns = next.ns - stamp.ns;
             let is_near =
-                |step_ns: i64| step_ns - self.jump_ns <= elapsed_ns.min(TIME_MAX).cast_signed();
+                |step_ns: i64| step_ns - jump_ns <= elapsed_ns.min(TIME_MAX).cast_signed();
             if step_ns <= 0 || !is_near(step_ns) || !put(next.ns, fragment) {
                 break;
             }
@@ -217,9 +200,16 @@ impl Horizon {
         done
     }
 
+    /// The longest step of a source beyond the time that passed that is believed at once. Times of
+    /// a front-end rise as they please.
+    fn jump_of(&self, index: usize) -> i64 {
+        if self.promises.has(index) { TIME_END } else { self.jump_ns }
+    }
+
     /// The time of a source's next fragment.
     pub fn take(&mut self, index: usize, held: &Held) -> Said {
         let &Held { ref fragment, arrived_ns: now_ns, .. } = held;
+        let jump_ns = self.jump_of(index);
         let voter = &mut self.voters[index];
         voter.heard_ns = Some(self.active_ns);
         let Some(position) = voter.position else { return self.hold(index, held) };
@@ -228,7 +218,7 @@ impl Horizon {
         let Some(stamp) = stamp else { return self.hold(index, held) };
         let step_ns = stamp.ns - position.stamp.ns;
         if step_ns > 0 {
-            if step_ns - self.jump_ns > elapsed_ns.min(TIME_MAX).cast_signed() {
+            if step_ns - jump_ns > elapsed_ns.min(TIME_MAX).cast_signed() {
                 return self.hold(index, held);
             }
             (voter.taken_ns, voter.advanced_ns) = (self.active_ns, self.active_ns);
@@ -242,7 +232,7 @@ impl Horizon {
         }
         if step_ns == 0 {
             voter.repeats += 1;
-            if voter.repeats >= STUCK_REPEATS {
+            if voter.repeats >= voter.repeats_max {
                 self.lows[index] = i64::MAX;
             }
         }
@@ -260,11 +250,18 @@ impl Horizon {
         let voter = &mut self.voters[index];
         (voter.taken_ns, voter.heard_ns) = (self.active_ns, Some(self.active_ns));
         voter.advanced_ns = self.active_ns;
+        if self.promises.has(index) {
+            self.promises.hold(index);
+        }
     }
 
     #[cold]
     fn hold(&mut self, index: usize, held: &Held) -> Said {
         let &Held { ref fragment, arrived_ns: now_ns, .. } = held;
+        let jump_ns = match self.promises.is_trusted(index) {
+            true => TIME_END,
+            false => self.jump_ns,
+        };
         let voter = &mut self.voters[index];
         // As of a clock that stands: what is behind may be a packet that came twice.
         let least_ns = -self.skew_ns.max(voter.reorder_ns);
@@ -272,7 +269,7 @@ impl Horizon {
             let elapsed_ns = now_ns - claim.newest.at_ns;
             let stamp = voter.scale.after(&claim.newest.stamp, fragment.number, elapsed_ns)?;
             let step_ns = stamp.ns - claim.newest.stamp.ns;
-            let most_ns = self.jump_ns.saturating_add(elapsed_ns.min(TIME_MAX).cast_signed());
+            let most_ns = jump_ns.saturating_add(elapsed_ns.min(TIME_MAX).cast_signed());
             (least_ns..=most_ns).contains(&step_ns).then_some((stamp, step_ns))
         };
         match voter.claim.as_ref().and_then(follows) {
@@ -312,11 +309,11 @@ impl Horizon {
         let voter = &mut self.voters[index];
         voter.claim = None;
         self.held -= voter.held.len();
-        self.given_up.extend(voter.held.drain(..).map(|held| (index, held.fragment)));
+        self.given_up.extend(voter.held.drain(..).map(|held| (index, held)));
     }
 
     /// Fragments whose time will not be known.
-    pub fn take_given_up(&mut self) -> Vec<(usize, Fragment)> {
+    pub fn take_given_up(&mut self) -> Vec<(usize, Held)> {
         std::mem::take(&mut self.given_up)
     }
 
@@ -330,11 +327,14 @@ impl Horizon {
             self.lead_ns = Some(lead_ns);
         }
         for index in 0..self.voters.len() {
-            self.look_at(index);
+            if self.promises.has(index) {
+                self.judge(index);
+            }
+            self.look_at(index, now_ns);
         }
     }
 
-    fn look_at(&mut self, index: usize) {
+    fn look_at(&mut self, index: usize, now_ns: u64) {
         let (active_ns, timeout_ns, skew_ns) = (self.active_ns, self.timeout_ns, self.skew_ns);
         let voter = &mut self.voters[index];
         if let (Some(position), Some(lead_ns)) = (voter.position, self.lead_ns)
@@ -355,8 +355,10 @@ impl Horizon {
         let is_given_up = voter.claim.as_ref().is_some_and(is_over);
         // It delivered values for long, and none that follow.
         voter.out_of_step |= is_given_up && voter.is_silent(active_ns, timeout_ns);
-        self.lows[index] = if voter.is_awaited(active_ns, timeout_ns) {
-            voter.position.map_or(i64::MAX, |it| it.stamp.ns - voter.reorder_ns)
+        self.lows[index] = if voter.promises {
+            self.promised_ns(index, now_ns)
+        } else if self.voters[index].is_awaited(active_ns, timeout_ns) && !self.rests(now_ns) {
+            self.passed_ns(index, now_ns).unwrap_or(i64::MAX)
         } else {
             i64::MAX
         };
@@ -365,13 +367,19 @@ impl Horizon {
         }
     }
 
-    /// The median of the leads of those that stand.
+    /// The median of the leads of those that stand: of ports, or of front-ends where there is none.
     fn median(&self) -> Option<i64> {
         let stands =
             |voter: &&Voter| voter.votes() && !voter.is_silent(self.active_ns, self.timeout_ns);
-        let standing = self.voters.iter().filter(stands);
-        let mut leads: Vec<i64> =
-            standing.filter_map(|voter| Some(voter.position?.lead_ns())).collect();
+        let leads_of = |promises: bool| {
+            let standing = self.voters.iter().filter(stands);
+            let kind = standing.filter(move |voter| voter.promises == promises);
+            kind.filter_map(|voter| Some(voter.position?.lead_ns())).collect()
+        };
+        let mut leads: Vec<i64> = leads_of(false);
+        if leads.is_empty() {
+            leads = leads_of(true);
+        }
         let middle = leads.len().checked_sub(1)? / 2;
         Some(*leads.select_nth_unstable(middle).1)
     }
@@ -383,6 +391,13 @@ impl Horizon {
 
     pub fn held_count(&self) -> usize {
         self.held + self.given_up.len()
+    }
+
+    /// The ordinal of a source's first fragment that is held, or given up and not fetched.
+    pub fn first_held(&self, index: usize) -> Option<u64> {
+        let given_up = self.given_up.iter().filter(|(one, _)| *one == index);
+        let given_up = given_up.map(|(_, held)| held.ordinal);
+        given_up.chain(self.voters[index].held.iter().map(|held| held.ordinal)).min()
     }
 
     pub fn held_of(&self, index: usize) -> usize {
@@ -412,8 +427,10 @@ impl Horizon {
             };
             let Some(claim) = voter.claim.filter(is_due) else { continue };
             let Some(aligned) = voter.aligned(&claim.newest, lead_ns) else { continue };
-            if aligned.lead_ns().abs_diff(lead_ns) <= self.skew_ns.cast_unsigned() {
+            let is_near = aligned.lead_ns().abs_diff(lead_ns) <= self.skew_ns.cast_unsigned();
+            if is_near || self.promises.is_trusted(index) {
                 voter.place(aligned, self.active_ns);
+                self.promises.stand(index);
                 // One that has stuck since is not waited for once more.
                 voter.advanced_ns = claim.advanced_ns;
                 voter.taken_ns = voter.heard_ns.unwrap_or(self.active_ns);
@@ -439,10 +456,17 @@ impl Horizon {
     /// Has the clocks stand where most of those that advance are; true if they do now. Without a
     /// majority after two time-outs, or at the end, where the most are that agree.
     fn start(&mut self, at_end: bool) -> bool {
-        let voters = || self.voters.iter().filter(|voter| voter.votes());
         let least = if at_end { 1 } else { SETTLED_VALUES };
-        let is_settled = |voter: &&Voter| voter.claim.is_some_and(|claim| claim.values >= least);
-        let all = voters().filter(is_settled).count() == voters().count();
+        let is_settled = |voter: &Voter| voter.claim.is_some_and(|claim| claim.values >= least);
+        let mut those = self.voters.iter().enumerate().filter(|(_, voter)| voter.votes());
+        let all = those.all(|(index, one)| is_settled(one) || self.promises.is_absent(index));
+        // Front-ends decide where no port delivers.
+        let has_ports =
+            self.voters.iter().any(|one| one.votes() && !one.promises && one.claim.is_some());
+        let voters = || {
+            let votes = |voter: &&Voter| voter.votes() && !(has_ports && voter.promises);
+            self.voters.iter().filter(votes)
+        };
         let waited_ns = self.first_ns.map_or(0, |first_ns| self.active_ns - first_ns);
         if !(all || waited_ns >= self.timeout_ns || at_end) {
             return false;
@@ -452,8 +476,17 @@ impl Horizon {
         let claims = voters().filter(|voter| voter.claim.is_some_and(advances)).count();
         let is_over = at_end || waited_ns >= HOLD_TIMEOUTS * self.timeout_ns;
         let needed = if is_over { 1 } else { claims / 2 + 1 };
-        let Some(cluster) = self.cluster(least, needed, None) else { return false };
-        self.lead_ns = Some(cluster.lead_ns);
+        // What was promised counts from now on.
+        self.look_due_ns = 0;
+        let ports_alone = has_ports && self.promises.is_any();
+        let cluster = self.cluster(least, needed, (None, ports_alone));
+        let Some(cluster) = cluster else { return false };
+        let is_behind = |ns: &i64| cluster.lowest_ns.saturating_add(self.jump_ns) < *ns;
+        match self.begins_ns.take().filter(is_behind) {
+            // Keys rise over the whole run.
+            Some(begins_ns) => drop(self.follow(&cluster, begins_ns, 0)),
+            None => self.lead_ns = Some(cluster.lead_ns),
+        }
         true
     }
 
@@ -466,12 +499,17 @@ impl Horizon {
             voter.votes() && voter.heard_ns.is_some_and(heard)
         };
         let alive = self.voters.iter().filter(alive).count();
-        self.cluster(SETTLED_VALUES, alive / 2 + 1, Some(lead_ns))
+        self.cluster(SETTLED_VALUES, alive / 2 + 1, (Some(lead_ns), false))
     }
 
     /// The largest set of claims of at least `least` values whose leads are within `skew`, if it
-    /// has `needed` members; of those that are not near the lead `beside`.
-    fn cluster(&self, least: u32, needed: usize, beside: Option<i64>) -> Option<Cluster> {
+    /// has `needed` members; of those that are not near the lead `beside`, or of ports alone.
+    fn cluster(
+        &self,
+        least: u32,
+        needed: usize,
+        (beside, ports_alone): (Option<i64>, bool),
+    ) -> Option<Cluster> {
         let claims = || {
             let settled = |claim: &Claim| claim.values >= least;
             let voters = self.voters.iter().enumerate().filter(|(_, voter)| voter.votes());
@@ -487,7 +525,8 @@ impl Horizon {
             beside
                 .is_none_or(|lead| aligned.lead_ns().abs_diff(lead) > self.skew_ns.cast_unsigned())
         };
-        let aligned = claims().filter_map(|(index, voter, claim)| {
+        let claiming = claims().filter(|(_, voter, _)| !(ports_alone && voter.promises));
+        let aligned = claiming.filter_map(|(index, voter, claim)| {
             let aligned = voter.aligned(&claim.newest, reference_ns).filter(far)?;
             let before_ns = claim.newest.stamp.ns - claim.lowest_ns;
             Some((aligned.lead_ns(), aligned.stamp.ns - before_ns, index))
@@ -541,15 +580,24 @@ impl Horizon {
     /// By source: its newest time; whether it delivers nothing; whether its times do not fit.
     pub fn state(&self, index: usize) -> (Option<i64>, bool, bool) {
         let voter = &self.voters[index];
-        let is_silent = !voter.enabled || voter.is_silent(self.active_ns, self.timeout_ns);
+        let is_silent = match voter.promises {
+            true => self.promises.is_silent(index),
+            false => !voter.enabled || voter.is_silent(self.active_ns, self.timeout_ns),
+        };
         let out_of_step = voter.out_of_step || voter.is_stuck(self.active_ns, self.timeout_ns);
         (voter.position.map(|it| it.stamp.ns), is_silent, out_of_step)
     }
 
     /// By source: what it has passed, whether it is awaited or not.
-    pub fn passed_ns(&self, index: usize) -> Option<i64> {
+    pub fn passed_ns(&self, index: usize, now_ns: u64) -> Option<i64> {
         let voter = &self.voters[index];
-        voter.position.map(|it| it.stamp.ns - voter.reorder_ns)
+        let own_ns = voter.position.map(|it| it.stamp.ns - voter.reorder_ns);
+        if !voter.promises {
+            return own_ns;
+        }
+        // Before there is a quorum nothing is believed.
+        let marked_ns = self.marked_ns(index).filter(|_| self.is_started());
+        own_ns.max(marked_ns.map(|ns| ns.min(self.bound_ns(now_ns))))
     }
 
     /// Whether its fragments never come behind later ones.
@@ -566,56 +614,11 @@ pub struct Cluster {
     pub members: Vec<usize>,
 }
 
-impl Voter {
-    /// Whether its time says what the others' should be.
-    fn votes(&self) -> bool {
-        self.enabled && !self.sparse
-    }
-
-    fn is_silent(&self, active_ns: u64, timeout_ns: u64) -> bool {
-        self.position.is_none() || active_ns - self.taken_ns >= timeout_ns
-    }
-
-    /// Whether it delivers, but nothing beyond what it has said.
-    fn is_stuck(&self, active_ns: u64, timeout_ns: u64) -> bool {
-        self.repeats >= STUCK_REPEATS
-            || !self.is_silent(active_ns, timeout_ns) && active_ns - self.advanced_ns >= timeout_ns
-    }
-
-    /// Whether events wait for it.
-    fn is_awaited(&self, active_ns: u64, timeout_ns: u64) -> bool {
-        self.enabled
-            && !self.is_silent(active_ns, timeout_ns)
-            && !self.is_stuck(active_ns, timeout_ns)
-    }
-
-    /// A position in the cycle in which its lead is nearest to another one.
-    fn aligned(&self, position: &Position, lead_ns: i64) -> Option<Position> {
-        let near_ns = lead_ns.checked_add_unsigned(position.at_ns)?;
-        let stamp = self.scale.nearest(&position.stamp, near_ns)?;
-        Some(Position { stamp, ..*position })
-    }
-
-    fn place(&mut self, position: Position, active_ns: u64) {
-        (self.position, self.claim) = (Some(position), None);
-        (self.taken_ns, self.in_step_ns) = (active_ns, active_ns);
-        (self.fresh, self.out_of_step, self.repeats) = (true, false, 0);
-    }
-}
-
-impl Position {
-    fn lead_ns(&self) -> i64 {
-        self.stamp.ns.saturating_sub_unsigned(self.at_ns)
-    }
-}
-
 /// Values that agree before a claim is believed.
 const SETTLED_VALUES: u32 = 3;
-/// Equal times of a clock that is stuck.
-const STUCK_REPEATS: u32 = 16;
 /// How long a claim waits.
 const HOLD_TIMEOUTS: u64 = 2;
 /// How much of a time-out a pause of all counts for, and how often clocks are looked at in one.
-const PERIODS: u64 = 8;
+pub const PERIODS: u64 = 8;
 const LOOKS: u64 = 64;
 const TIME_MAX: u64 = 1 << 62;

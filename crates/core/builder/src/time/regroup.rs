@@ -1,38 +1,51 @@
 //! Fragments whose times are known, grouped as a matcher by time would have grouped them with all
 //! of them at hand: with another window, for instance.
 
+use catchment_model::Piece;
+use catchment_model::limits::COLUMN_BYTES_MAX;
+
 use super::TimeConfig;
 use super::group::{Next, Put, Queues, Waiting};
-use crate::Fragment;
+use crate::{Fragment, FragmentFlags};
 
 /// Fragments that are an event together, or one that is in none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The time of its anchor, or of its one fragment, in ns.
     pub anchor_ns: u64,
-    /// The sources of its fragments, ascending: of each, the first that is in no group before.
+    /// The sources of its fragments, ascending: of each, the first that is in no group before. A
+    /// source is there as often as it has pieces.
     pub sources: Vec<usize>,
     /// Whether it is an event.
     pub is_event: bool,
 }
 
-/// The groups of fragments, by the times of each source in ns. `expects` says whether the event of
-/// a fragment of the reference source, by its index, expects another source. The order of a
-/// source's fragments is kept: a time that is not above the one before it counts as 1 ns above
-/// that.
+/// The groups of fragments, by the times of each source in ns; rows are not looked at. `expects`
+/// says whether the event of a fragment of the reference source, by its index, expects another
+/// source. The order of a source's fragments is kept: a time that is not above the one before it,
+/// and not that of one more piece, counts as 1 ns above that.
 pub fn regroup(
     time: &TimeConfig,
-    times: &[Vec<u64>],
+    fragments: &[Vec<Piece>],
     expects: impl Fn(usize, usize) -> bool,
 ) -> Vec<Group> {
-    let mut queues = Queues::new(time, times.len());
-    let fragment = Fragment::default();
-    for (index, times) in times.iter().enumerate() {
+    let mut queues = Queues::new(time, fragments.len());
+    for (index, of_source) in fragments.iter().enumerate() {
         let mut last_ns = -1;
-        for &ns in times {
-            last_ns = ns.min(NS_MAX).cast_signed().max(last_ns + 1);
-            let put = queues.put(index, last_ns, Waiting { fragment, arrived_ns: 0 }, 0);
-            debug_assert_eq!(put, Put::Waits, "times rise");
+        for &Piece { time_ns, bytes, .. } in of_source {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            let fragment =
+                Fragment { bytes, flags: FragmentFlags::SENT_ONCE, ..Fragment::default() };
+            let mut put = |ns| queues.put(index, ns, Waiting { fragment, arrived_ns: 0 }, (0, 0));
+            let ns = time_ns.min(NS_MAX).cast_signed();
+            if ns < last_ns || put(ns) != Put::Waits {
+                // It is no piece of those before it.
+                last_ns += 1;
+                let put = put(last_ns);
+                debug_assert_eq!(put, Put::Waits, "times rise");
+                continue;
+            }
+            last_ns = ns;
         }
     }
     let mut groups = Vec::new();
@@ -52,15 +65,21 @@ pub fn regroup(
             }
         };
         queues.close(end_ns);
-        let is_in = |&index: &usize| {
-            let expected = time.reference.is_none_or(|one| {
-                index == one || expects(times[one].len() - queues.len(one), index)
-            });
-            expected && queues.is_in(index, begin_ns, end_ns)
-        };
-        let sources: Vec<usize> = (0..times.len()).filter(is_in).collect();
-        for &index in &sources {
-            queues.pop(index);
+        let event = time.reference.map(|one| (one, fragments[one].len() - queues.len(one)));
+        let expected = |index| event.is_none_or(|(one, at)| index == one || expects(at, index));
+        let mut sources = Vec::new();
+        for index in (0..fragments.len()).filter(|&index| expected(index)) {
+            let mut bytes = 0;
+            for number in 0..queues.pieces.max {
+                let next = queues.first(index).filter(|_| queues.is_in(index, begin_ns, end_ns));
+                let Some(next) = next else { break };
+                bytes += u64::from(next.fragment.bytes);
+                if number > 0 && bytes > COLUMN_BYTES_MAX {
+                    break;
+                }
+                queues.pop(index);
+                sources.push(index);
+            }
         }
         groups.push(Group { anchor_ns: anchor_ns.cast_unsigned(), sources, is_event: true });
     }
@@ -84,13 +103,19 @@ mod tests {
         TimeConfig::new(window_ns, vec![ClockConfig::NS; 3], 1_000_000_000)
     }
 
+    /// Fragments without bytes, of these times.
+    fn fragments<const SOURCES: usize>(times: [Vec<u64>; SOURCES]) -> Vec<Vec<Piece>> {
+        let piece = |time_ns| Piece { row: 0, time_ns, bytes: 0 };
+        times.into_iter().map(|times| times.into_iter().map(piece).collect()).collect()
+    }
+
     fn sources(groups: &[Group]) -> Vec<(u64, Vec<usize>, bool)> {
         groups.iter().map(|one| (one.anchor_ns, one.sources.clone(), one.is_event)).collect()
     }
 
     #[test]
     fn a_wider_window_joins_what_a_narrow_one_parts() {
-        let times = [vec![100, 1_100], vec![130, 1_130], vec![180]];
+        let times = fragments([vec![100, 1_100], vec![130, 1_130], vec![180]]);
         let narrow = regroup(&time(40), &times, |_, _| true);
         let expected = [(100, vec![0, 1], true), (180, vec![2], true), (1_100, vec![0, 1], true)];
         assert_eq!(sources(&narrow), expected);
@@ -103,7 +128,7 @@ mod tests {
 
     #[test]
     fn without_an_opener_or_enough_of_them_a_fragment_is_alone() {
-        let times = [vec![100], vec![110, 500], vec![120]];
+        let times = fragments([vec![100], vec![110, 500], vec![120]]);
         let reference = TimeConfig { openers: vec![true, false, false], ..time(50) };
         let expected = [(100, vec![0, 1, 2], true), (500, vec![1], false)];
         assert_eq!(sources(&regroup(&reference, &times, |_, _| true)), expected);
@@ -113,7 +138,7 @@ mod tests {
 
     #[test]
     fn an_event_takes_no_fragment_of_a_source_that_it_does_not_expect() {
-        let times = [vec![100, 200], vec![110, 210], vec![105, 205]];
+        let times = fragments([vec![100, 200], vec![110, 210], vec![105, 205]]);
         let openers = vec![true, false, false];
         let time = TimeConfig { openers, reference: Some(0), ..time(50) };
         let groups = regroup(&time, &times, |event, source| event == 1 || source == 1);
@@ -123,9 +148,28 @@ mod tests {
 
     #[test]
     fn no_fragment_is_lost_whatever_its_time() {
-        let times = [vec![0, 0, 0, u64::MAX, u64::MAX], vec![5, 4, 3], vec![]];
-        let groups = regroup(&time(1), &times, |_, _| true);
-        let of = |index| groups.iter().filter(|group| group.sources.contains(&index)).count();
-        assert_eq!([of(0), of(1), of(2)], [5, 3, 0]);
+        let times = fragments([vec![0, 0, 0, u64::MAX, u64::MAX], vec![5, 4, 3], vec![]]);
+        for fragments_max in 1..4 {
+            let groups = regroup(&TimeConfig { fragments_max, ..time(1) }, &times, |_, _| true);
+            let all: Vec<usize> = groups.iter().flat_map(|group| group.sources.clone()).collect();
+            let of = |index| all.iter().filter(|&&one| one == index).count();
+            assert_eq!([of(0), of(1), of(2)], [5, 3, 0]);
+        }
+    }
+
+    #[test]
+    fn an_event_takes_so_many_pieces_of_a_source_and_the_next_one_what_it_leaves() {
+        let times = fragments([vec![100, 110, 110, 110], vec![105]]);
+        let two = TimeConfig { fragments_max: 2, ..time(50) };
+        let expected = [(100, vec![0, 0, 1], true), (110, vec![0, 0], true)];
+        assert_eq!(sources(&regroup(&two, &times, |_, _| true)), expected);
+        // What a column cannot hold waits for the next event.
+        let mut large = fragments([vec![100, 110, 120], vec![105]]);
+        large[0][1].bytes = COLUMN_BYTES_MAX;
+        let four = TimeConfig { fragments_max: 4, ..time(50) };
+        assert_eq!(sources(&regroup(&four, &large, |_, _| true))[0].1, [0, 0, 0, 1]);
+        large[0][0].bytes = 1;
+        let expected = [(100, vec![0, 1], true), (110, vec![0, 0], true)];
+        assert_eq!(sources(&regroup(&four, &large, |_, _| true)), expected);
     }
 }

@@ -79,6 +79,8 @@ pub struct TimeConfig {
     pub openers: Vec<bool>,
     /// Of how many openers an event has fragments at least.
     pub coincidence: u32,
+    /// How many fragments of a source an event has at most: its pieces.
+    pub fragments_max: u32,
     /// The source whose fragments name the groups of their events: the only one that opens any.
     pub reference: Option<usize>,
     /// What becomes of fragments that are in no event.
@@ -102,6 +104,7 @@ impl TimeConfig {
             before_ns: 0,
             openers: Vec::new(),
             coincidence: 1,
+            fragments_max: 1,
             reference: None,
             unmatched: Unmatched::Keep,
             late: Late::Count,
@@ -148,6 +151,9 @@ impl TimeConfig {
             let expected = "as many sources as may open an event, or less, and at least one";
             return wrong("coincidence", expected, self.coincidence.into());
         }
+        if !(1..=FRAGMENTS_MAX).contains(&self.fragments_max) {
+            return wrong("fragments_max", "1 to 65535", self.fragments_max.into());
+        }
         if !(1..=LONG_NS_MAX).contains(&self.skew_ns) {
             return wrong("skew", "1 ns to 1 h", self.skew_ns);
         }
@@ -192,6 +198,7 @@ impl TimeConfig {
 const SPAN_WINDOWS: u64 = 16;
 const WINDOW_NS_MAX: u64 = 1_000_000_000;
 const SPAN_NS_MAX: u64 = SPAN_WINDOWS * WINDOW_NS_MAX;
+const FRAGMENTS_MAX: u32 = 65_535;
 const LONG_NS_MAX: u64 = 3_600_000_000_000;
 const OFFSET_NS_MAX: u64 = 24 * LONG_NS_MAX;
 const RATE_HZ_MAX: u64 = 1_000_000_000_000;

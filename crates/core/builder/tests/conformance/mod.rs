@@ -329,7 +329,8 @@ impl Model {
                 let count = self.config.sources.len();
                 let (flags, fragments) = (EventFlags::default(), vec![None; count]);
                 let (time_ns, expected) = (now_ns, vec![true; count]);
-                (Row { time_ns, flags, fragments, expected }, vec![None; count])
+                let pieces = vec![Vec::new(); count];
+                (Row { time_ns, flags, fragments, pieces, expected }, vec![None; count])
             });
             if row.fragments[source].is_some() {
                 self.duplicates[source] += 1;

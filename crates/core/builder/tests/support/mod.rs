@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use catchment_builder::{
-    Builder, BuilderConfig, Cut, Discard, Fragment, Matcher, NumberMatcher, SourceRole,
+    Builder, BuilderConfig, Cut, Discard, Fragment, Matcher, NumberMatcher, SourceRole, Span,
 };
 use catchment_model::ledger::Role;
-use catchment_model::{Entry, EventFlags, Ledger};
+use catchment_model::{Entry, EventFlags, Ledger, Piece};
 
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000 * MS;
@@ -19,6 +19,8 @@ pub struct Row {
     pub flags: EventFlags,
     /// Per source: offset and bytes. The offset of a fragment without bytes is 0.
     pub fragments: Vec<Option<(u64, u32)>>,
+    /// Per source: offset, bytes and time of each of its fragments, where there are several.
+    pub pieces: Vec<Vec<(u64, u32, u64)>>,
     /// Per source, whether it was expected.
     pub expected: Vec<bool>,
 }
@@ -181,8 +183,8 @@ impl<M: Matcher> Rig<M> {
             let last = self.rows.last_key_value().map(|(&last, _)| last);
             assert!(last.is_none_or(|last| last < key), "keys ascend: {last:?}, {key}");
             let (time_ns, flags) = (cut.times_ns[row], EventFlags(cut.flags[row]));
-            let (fragments, expected) = (Vec::new(), Vec::new());
-            self.rows.insert(key, Row { time_ns, flags, fragments, expected });
+            let (fragments, pieces, expected) = (Vec::new(), Vec::new(), Vec::new());
+            self.rows.insert(key, Row { time_ns, flags, fragments, pieces, expected });
         }
         assert_eq!(self.rows.len(), first + cut.keys.len());
         for index in 0..cut.columns.len() {
@@ -197,32 +199,36 @@ impl<M: Matcher> Rig<M> {
     fn take_column(&mut self, cut: &Cut, index: usize) {
         let column = &cut.columns[index];
         assert_eq!(column.lengths.len(), cut.keys.len());
-        let mut spans = column.spans.iter().copied();
-        let mut span = spans.next();
-        let (mut present, mut missing) = (0, 0);
+        let mut segment = Segment::of(&column.spans);
+        let (mut present, mut missing, mut more) = (0, 0, 0);
+        let mut pieces = column.pieces.chunk_by(|one, other| one.row == other.row).peekable();
         let is_set = |bits: &Option<Vec<u8>>, row: usize| {
             bits.as_ref().is_none_or(|bits| bits[row / 8] >> (row % 8) & 1 == 1)
         };
         for (row, (&key, &bytes)) in cut.keys.iter().zip(&column.lengths).enumerate() {
             let (valid, expected) = (is_set(&column.validity, row), is_set(&column.expected, row));
             assert!(valid || bytes == 0);
-            let mut offset = 0;
-            if bytes > 0 {
-                let here = span.as_mut().expect("a span for every byte");
-                offset = here.offset;
-                here.offset += u64::from(bytes);
-                here.bytes = here.bytes.checked_sub(u64::from(bytes)).expect("a fragment whole");
-                if here.bytes == 0 {
-                    span = spans.next();
+            let several = pieces.next_if(|several| several[0].row == row as u64).unwrap_or(&[]);
+            let of_row = segment.take_pieces(several);
+            let offset = match &*of_row {
+                [] => segment.take(bytes),
+                [first, rest @ ..] => {
+                    assert!(valid && !rest.is_empty() && column.times[row] == first.2);
+                    assert!(of_row.is_sorted_by_key(|piece| piece.2), "in the order of time");
+                    assert_eq!(of_row.iter().map(|piece| piece.1).sum::<u32>(), bytes);
+                    more += rest.len() as u64;
+                    first.0
                 }
-            }
+            };
             present += u64::from(valid);
             missing += u64::from(expected && !valid);
             let row = self.rows.get_mut(&key).expect("a row");
             row.expected.push(expected);
+            row.pieces.push(of_row);
             row.fragments.push(valid.then_some((offset, bytes)));
         }
-        assert_eq!(span, None, "no byte without a fragment");
+        assert_eq!(segment.here, None, "no byte without a fragment");
+        assert!(pieces.next().is_none(), "no piece without a row");
         if let Some(expected) = &column.expected {
             let bits: u64 = expected.iter().map(|byte| u64::from(byte.count_ones())).sum();
             let some_are_not = bits < cut.keys.len() as u64;
@@ -238,15 +244,53 @@ impl<M: Matcher> Rig<M> {
         assert!(!is_sparse || column.expected.is_none(), "no column says it");
         let required = self.roles[index] == SourceRole::Required;
         assert_eq!(column.missing, if required { missing } else { 0 });
-        assert_eq!(column.fragments, present);
+        assert_eq!((column.rows, column.fragments), (present, present + more));
         let lengths: u64 = column.lengths.iter().map(|&bytes| u64::from(bytes)).sum();
         assert_eq!(column.payload_bytes, lengths);
         let source = &mut self.ledger.sources[index];
-        source[Entry::FragmentsRecorded] += present;
+        source[Entry::FragmentsRecorded] += column.fragments;
         source[Entry::FragmentsMissing] += column.missing;
         source[Entry::FragmentsNotSent] += column.not_sent;
         assert!(column.not_sent <= column.missing);
         source[Entry::FragmentsBadSender] += column.bad_sender;
         source[Entry::FragmentsBadTag] += column.bad_tag;
+    }
+}
+
+/// The bytes of a column, taken fragment by fragment.
+struct Segment<'a> {
+    spans: std::slice::Iter<'a, Span>,
+    here: Option<Span>,
+}
+
+impl<'a> Segment<'a> {
+    fn of(spans: &'a [Span]) -> Self {
+        let mut spans = spans.iter();
+        let here = spans.next().copied();
+        Self { spans, here }
+    }
+
+    /// The offset of the next fragment; 0 if it has no bytes.
+    fn take(&mut self, bytes: u32) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let here = self.here.as_mut().expect("a span for every byte");
+        let offset = here.offset;
+        here.offset += u64::from(bytes);
+        here.bytes = here.bytes.checked_sub(u64::from(bytes)).expect("a fragment whole");
+        if here.bytes == 0 {
+            self.here = self.spans.next().copied();
+        }
+        offset
+    }
+
+    /// Offset, bytes and time of each piece of a row.
+    fn take_pieces(&mut self, pieces: &[Piece]) -> Vec<(u64, u32, u64)> {
+        let mut take = |piece: &Piece| {
+            let bytes = u32::try_from(piece.bytes).expect("a length");
+            (self.take(bytes), bytes, piece.time_ns)
+        };
+        pieces.iter().map(&mut take).collect()
     }
 }

@@ -82,6 +82,7 @@ impl Files {
                 expected: None,
                 holes: &[],
                 times: &[],
+                pieces: &[],
                 payload: ColumnData::Raw(b"abcdef"),
             };
             let frame = EventFrame {

@@ -62,8 +62,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
     /// The file to write; with npy the beginning of several names (--source: .keys.npy, .valid.npy,
-    /// .offsets.npy, .payload.npy and, where bytes may be missing, .holes.npy; --channel:
-    /// .times.npy, .samples.npy). Without it: stdout
+    /// .offsets.npy, .payload.npy and, where bytes may be missing, .holes.npy, where an event may
+    /// have several fragments, .pieces.npy; --channel: .times.npy, .samples.npy). Without it:
+    /// stdout
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Follow a run that is being written, until it ends or Ctrl-C

@@ -29,7 +29,7 @@ pub(crate) enum Output<'a> {
     FragmentLines(Fragments, Sink<'a>),
     /// Fragments as they are.
     FragmentBytes(SourceId, Sink<'a>),
-    /// Four arrays, and one of holes where there may be some.
+    /// Four arrays, and one of holes and one of pieces where there may be some.
     FragmentArrays(SourceId, Box<FragmentArrays>),
     /// A field of records, as an array.
     Field(SourceId, Box<FieldArrays>),
@@ -45,12 +45,15 @@ pub(crate) struct Fragments {
     /// Whether they may have holes, zeros in the place of bytes that never came: what is written
     /// says which these are.
     may_have_holes: bool,
+    /// Whether an event may have several: what is written says where they part.
+    may_have_pieces: bool,
 }
 
 impl Fragments {
     pub(crate) fn of(run: &Run, source: SourceId) -> Self {
-        let column = run.header().schema.column(Some(source), &ColumnKind::FragmentHoles);
-        Self { source, may_have_holes: column.is_some() }
+        let has = |kind| run.header().schema.column(Some(source), &kind).is_some();
+        let may_have_holes = has(ColumnKind::FragmentHoles);
+        Self { source, may_have_holes, may_have_pieces: has(ColumnKind::FragmentPieces) }
     }
 
     pub(crate) fn source(&self) -> SourceId {
@@ -66,6 +69,8 @@ pub(crate) struct FragmentArrays {
     offsets: Npy,
     payload: Npy,
     holes: Option<Npy>,
+    /// Rows of the other files, own times and bytes of the fragments of rows that have several.
+    pieces: Option<Npy>,
     rows: u64,
     end: u64,
 }
@@ -93,7 +98,8 @@ impl<'a> Output<'a> {
 
     pub(crate) fn fragment_lines(of: Fragments, mut sink: Sink<'a>) -> anyhow::Result<Self> {
         let holes = if of.may_have_holes { ",holes" } else { "" };
-        sink.text(&format!("event,time_ns,flags,bytes,fragment{holes}\n"))?;
+        let pieces = if of.may_have_pieces { ",pieces" } else { "" };
+        sink.text(&format!("event,time_ns,flags,bytes,fragment{holes}{pieces}\n"))?;
         Ok(Self::FragmentLines(of, sink))
     }
 
@@ -148,7 +154,12 @@ impl<'a> Output<'a> {
         let payload = Npy::create(&named(".payload.npy"), "'|u1'", 1)?;
         let valid = Npy::create(&named(".valid.npy"), "'|b1'", 1)?;
         let holes = of.may_have_holes.then(|| holes_file(base)).transpose()?;
-        let arrays = FragmentArrays { keys, valid, offsets, payload, holes, rows: 0, end: 0 };
+        let pieces = of.may_have_pieces.then(|| {
+            let dtype = "[('row', '<u8'), ('time_ns', '<u8'), ('bytes', '<u8')]";
+            Npy::create(&named(".pieces.npy"), dtype, 24)
+        });
+        let (pieces, rows, end) = (pieces.transpose()?, 0, 0);
+        let arrays = FragmentArrays { keys, valid, offsets, payload, holes, pieces, rows, end };
         Ok(Self::FragmentArrays(of.source, Box::new(arrays)))
     }
 
@@ -163,11 +174,12 @@ impl<'a> Output<'a> {
             Field::new("flags", DataType::UInt32, false),
         ];
         fields.extend(source.map(|(_, name)| Field::new(name, DataType::LargeBinary, true)));
+        let list = |inner| DataType::List(Arc::new(Field::new_list_field(inner, true)));
+        let lists = |name: String| Field::new(name, list(list(DataType::UInt64)), false);
         let holes = source.filter(|(of, _)| of.may_have_holes);
-        fields.extend(holes.map(|(_, name)| {
-            let list = |inner| DataType::List(Arc::new(Field::new_list_field(inner, true)));
-            Field::new(format!("{name}.holes"), list(list(DataType::UInt64)), false)
-        }));
+        fields.extend(holes.map(|(_, name)| lists(format!("{name}.holes"))));
+        let pieces = source.filter(|(of, _)| of.may_have_pieces);
+        fields.extend(pieces.map(|(_, name)| lists(format!("{name}.pieces"))));
         Ok(Self::Table(source.map(|(of, _)| of), ArrowFile::create(path, kind, fields)?))
     }
 
@@ -237,8 +249,8 @@ impl<'a> Output<'a> {
             }
             Self::EventRecords(npy) => Ok(vec![npy.finish()?]),
             Self::FragmentArrays(_, arrays) => {
-                let FragmentArrays { keys, valid, offsets, payload, holes, .. } = *arrays;
-                let all = [keys, valid, offsets, payload].into_iter().chain(holes);
+                let FragmentArrays { keys, valid, offsets, payload, holes, pieces, .. } = *arrays;
+                let all = [keys, valid, offsets, payload].into_iter().chain(holes).chain(pieces);
                 all.map(Npy::finish).collect()
             }
             Self::Field(_, arrays) => {
@@ -262,6 +274,11 @@ impl FragmentArrays {
         if let Some(file) = &mut self.holes {
             for hole in column.holes(row..row + 1) {
                 file.numbers(&[self.rows, hole.offset, hole.bytes])?;
+            }
+        }
+        if let Some(file) = &mut self.pieces {
+            for piece in column.pieces(row..row + 1) {
+                file.numbers(&[self.rows, piece.time_ns, piece.bytes])?;
             }
         }
         self.rows += 1;
@@ -310,7 +327,7 @@ fn file_name(field: &str) -> String {
 fn fragment_lines(
     run: &Run,
     frame: usize,
-    Fragments { source, may_have_holes }: Fragments,
+    Fragments { source, may_have_holes, may_have_pieces }: Fragments,
     rows: impl Iterator<Item = usize>,
 ) -> anyhow::Result<String> {
     let column = run.fragments(frame, source)?;
@@ -332,6 +349,12 @@ fn fragment_lines(
             let holes = holes.map(|hole| format!("{}-{}", hole.offset, hole.offset + hole.bytes));
             write!(text, ",{}", holes.collect::<Vec<_>>().join(" "))?;
         }
+        if may_have_pieces {
+            // Own times and bytes, where there are several.
+            let pieces = column.pieces(row..row + 1).iter();
+            let pieces = pieces.map(|piece| format!("{}:{}", piece.time_ns, piece.bytes));
+            write!(text, ",{}", pieces.collect::<Vec<_>>().join(" "))?;
+        }
         text.push('\n');
     }
     Ok(text)
@@ -351,7 +374,7 @@ fn columns<R: Iterator<Item = usize>>(
         arrow::times(rows().map(|row| events.times_ns()[row])),
         Arc::new(UInt32Array::from_iter_values(flags)),
     ];
-    if let Some(Fragments { source, may_have_holes }) = source {
+    if let Some(Fragments { source, may_have_holes, may_have_pieces }) = source {
         let column = run.fragments(frame, source)?;
         let mut fragments = LargeBinaryBuilder::new();
         rows().for_each(|row| fragments.append_option(column.fragment(row)));
@@ -366,6 +389,16 @@ fn columns<R: Iterator<Item = usize>>(
                 holes.append(true);
             }
             columns.push(Arc::new(holes.finish()));
+        }
+        if may_have_pieces {
+            let mut pieces = ListBuilder::new(ListBuilder::new(UInt64Builder::new()));
+            for row in rows() {
+                for piece in column.pieces(row..row + 1) {
+                    pieces.values().append_value([piece.time_ns, piece.bytes].map(Some));
+                }
+                pieces.append(true);
+            }
+            columns.push(Arc::new(pieces.finish()));
         }
     }
     Ok(columns)

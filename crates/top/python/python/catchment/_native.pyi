@@ -319,7 +319,6 @@ class Source:
     @property
     def stored(self) -> bool:
         """Whether its data are in these files: a target may get some of the sources.
-
         Reading one that is not stored raises UnknownSourceError.
         """
     def event(self, key: int) -> NDArray[np.uint8] | None:
@@ -338,6 +337,8 @@ class Source:
         """
     def holes(self, key: int) -> NDArray[np.int64] | None:
         """The holes in its fragment of an event, shape (n, 2): begins and ends. Or None."""
+    def pieces(self, key: int) -> list[NDArray[np.uint8]] | None:
+        """Its fragments of an event, which follow each other in what `event` gives. Or None."""
     @property
     def payload(self) -> dict[str, Any] | None:
         """What it says of its payload, as `Fragments.payload` does."""
@@ -396,6 +397,9 @@ class Fragments:
     def holes(self) -> NDArray[np.int64]:
         """What never came, zeros in `data`: row, offset in the fragment, bytes; (n, 3), int64."""
     @property
+    def pieces(self) -> NDArray[np.int64]:
+        """Of rows with several fragments: row, own time in ns, bytes of each; (n, 3), int64."""
+    @property
     def payload(self) -> dict[str, Any] | None:
         """What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's
         array (empty if fragments differ in length) and `skip`, the bytes before it; or None.
@@ -439,9 +443,7 @@ class Frame:
         """What the fragments of each event were matched by (trigger number), shape (n,), uint64."""
     @property
     def times(self) -> NDArray[np.int64]:
-        """When each event's first fragment arrived, shape (n,), int64: nanoseconds since 1970,
-        UTC.
-        """
+        """When each event's first fragment arrived, shape (n,), int64: ns since 1970, UTC."""
     @property
     def flags(self) -> NDArray[np.uint32]:
         """Conditions of each event, shape (n,), uint32: bits of `EventFlag`; 0: complete."""
@@ -473,7 +475,6 @@ class Events:
         """How many events lack a source that was required."""
     def find(self, key: int) -> Event:
         """The event with that key.
-
         Raises UnknownEventError if the run has no such event.
         """
     def missing(self, key: int) -> list[str]:

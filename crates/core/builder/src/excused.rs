@@ -1,6 +1,6 @@
 //! Keys that a source which promises has passed without a fragment of theirs in a row, and why is
 //! counted: its sender abandoned them, they were content faults, or came late. Others that it has
-//! passed it was never sent.
+//! passed it was never sent. By time they are its times.
 
 use std::ops::Range;
 
@@ -35,9 +35,14 @@ impl Excused {
 
     /// Whether a key of a source is.
     pub fn has(&self, index: usize, key: u64) -> bool {
+        self.has_some_of(index, key..key + 1)
+    }
+
+    /// Whether some key of a source is, of these.
+    pub fn has_some_of(&self, index: usize, keys: Range<u64>) -> bool {
         self.0.get(index).is_some_and(|ranges| {
-            let next = ranges.partition_point(|range| range.end <= key);
-            ranges.get(next).is_some_and(|range| range.contains(&key))
+            let next = ranges.partition_point(|range| range.end <= keys.start);
+            ranges.get(next).is_some_and(|range| range.start < keys.end)
         })
     }
 }
@@ -63,6 +68,11 @@ mod tests {
                 assert!((0..2_010).all(|key| excused.has(1, key) == model.contains(&key)));
             }
             assert!(!excused.has(0, 5) && !excused.has(2, 5));
+            let some = |keys: Range<u64>| model.range(keys).next().is_some();
+            for start in 0..2_010 {
+                let keys = start..start + 1 + start % 7;
+                assert_eq!(excused.has_some_of(1, keys.clone()), some(keys));
+            }
         }
         let mut excused = Excused::default();
         (0..10_000).for_each(|key| excused.add(0, 2 * key..2 * key + 1, 0));
