@@ -178,8 +178,8 @@ pub struct FileList {
     pub files: BTreeMap<u32, ListedFile>,
     /// The number of files, once the writer has ended.
     pub ended: Option<u32>,
-    /// Where the run's frames were sent, once it has ended: of lines for one place the last, without
-    /// spills in which nothing waits.
+    /// Where the run's frames were sent, once it has ended: of lines for one place the last,
+    /// without spills in which nothing waits.
     pub locations: Vec<RunLocation>,
     /// Lines that could not be read, counted from 1.
     pub unread_lines: Vec<usize>,
@@ -462,10 +462,14 @@ mod tests {
         let list = FileList::decode(text.as_bytes()).expect("decodes");
         assert_eq!(list.locations, within);
         assert_eq!(list.unread_lines, [4, 5, 6, 7, 8]);
-        let many = (0..=LOCATIONS_MAX).map(|one| RunLocation { name: one.to_string(), ..location() });
+        let many =
+            (0..=LOCATIONS_MAX).map(|one| RunLocation { name: one.to_string(), ..location() });
         let text = header + &many.map(|one| encoded(&one)).collect::<String>();
         let list = FileList::decode(text.as_bytes()).expect("decodes");
-        assert_eq!((list.locations.len(), list.unread_lines), (LOCATIONS_MAX, vec![LOCATIONS_MAX + 2]));
+        assert_eq!(
+            (list.locations.len(), list.unread_lines),
+            (LOCATIONS_MAX, vec![LOCATIONS_MAX + 2])
+        );
     }
 
     #[test]

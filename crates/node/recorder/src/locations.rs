@@ -40,8 +40,9 @@ impl Live {
                 let result = match one.away {
                     _ if is_in_fault => Err("its target has failed".to_owned()),
                     Some(away) => Err(away),
-                    None => list_locations(&folder, run, locations)
-                        .map_err(|error| error.to_string()),
+                    None => {
+                        list_locations(&folder, run, locations).map_err(|error| error.to_string())
+                    }
                 };
                 match result {
                     Ok(has_list) => is_listed |= has_list,

@@ -15,9 +15,7 @@ use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
-use catchment_storage::{
-    Interrupted, Resumable, RunPlace, StorageError, TrendFiles,
-};
+use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError, TrendFiles};
 use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
 
