@@ -16,6 +16,8 @@ fuzz_target!(|data: &[u8]| {
     }
     let ended = list.ended.map(|files| FileListLine::Ended { files });
     ended.into_iter().for_each(|line| text.push_str(&line.encode()));
+    let locations = list.locations.iter().cloned().map(FileListLine::Location);
+    locations.for_each(|line| text.push_str(&line.encode()));
     let again = FileList::decode(text.as_bytes()).expect("it was just encoded");
     assert_eq!(again, FileList { unread_lines: Vec::new(), ..list });
 });

@@ -5,7 +5,7 @@ import type { Queue, SourceState, Spill, State, Target, TargetNode } from "../ap
 import * as format from "../format";
 import { go, link } from "../route";
 import { sources, whichRun } from "../store";
-import { lackWords, leftOutWords, nodeWords, spillWords, targetWords } from "../words";
+import { lackWords, nodeAwayWords, nodeWords, spillLossWords, spillWords, targetWords } from "../words";
 import { Fill } from "./figure";
 import { Icon, STATUS_ICONS } from "./icon";
 import { LedgerTable } from "./ledger";
@@ -155,32 +155,37 @@ function TargetDrawer({ target, spill }: { target: Target; spill: Spill | undefi
 /** With one target, which is one folder or node, all of this is said of the run. */
 export function Targets({ now, item }: { now: State; item: string | null }) {
   const { targets, spills, time } = now;
-  const isPlain = targets.length < 2 && spills.length === 0 && targets.every(({ nodes }) => nodes.length < 2);
-  if (targets.length === 0 || isPlain) return null;
+  const isPlain = targets.length < 2 && targets.every(({ nodes }) => nodes.length < 2);
+  // A spill has frames of earlier runs, too: also before there is one.
+  if (spills.length === 0 && isPlain) return null;
   const shown = targets.find(({ name }) => name === item);
   const notes = [
-    ...targets.flatMap((target) => leftOutWords(target, time)), ...spills.flatMap(spillWords),
-    ...targets.map(lackWords).filter((words) => words !== ""),
-  ];
+    ...targets.flatMap((target) => nodeAwayWords(target, time)), ...spills.map(spillWords), ...targets.map(lackWords),
+  ].filter((words) => words !== "");
+  const faults = spills.map(spillLossWords).filter((words) => words !== "");
+  if (targets.length === 0 && notes.length + faults.length === 0) return null;
   return (
     <section class="panel" aria-labelledby="targets-title">
-      <h2 id="targets-title">Targets <span class="note">of {whichRun()}</span></h2>
-      <div class="table-place">
-        <table class="sources targets">
-          <thead>
-            <tr>
-              <th scope="col">Target</th>
-              <th scope="col">State</th>
-              <th scope="col" class="number">Speed</th>
-              <th scope="col" class="wide">Queue</th>
-              <th scope="col" class="number wide">Durable</th>
-              <th scope="col" class="number">Not taken</th>
-              <th scope="col" class="number wide">Discarded</th>
-            </tr>
-          </thead>
-          <tbody>{targets.map((target) => <Row key={target.name} target={target} />)}</tbody>
-        </table>
-      </div>
+      <h2 id="targets-title">Targets{targets.length > 0 ? <> <span class="note">of {whichRun()}</span></> : null}</h2>
+      {targets.length === 0 ? null : (
+        <div class="table-place">
+          <table class="sources targets">
+            <thead>
+              <tr>
+                <th scope="col">Target</th>
+                <th scope="col">State</th>
+                <th scope="col" class="number">Speed</th>
+                <th scope="col" class="wide">Queue</th>
+                <th scope="col" class="number wide">Durable</th>
+                <th scope="col" class="number">Not taken</th>
+                <th scope="col" class="number wide">Discarded</th>
+              </tr>
+            </thead>
+            <tbody>{targets.map((target) => <Row key={target.name} target={target} />)}</tbody>
+          </table>
+        </div>
+      )}
+      {faults.map((words) => <p key={words} class="calm-line fault-line"><Icon name="warning" />{words}</p>)}
       {notes.map((words) => <p key={words} class="calm-line note"><Icon name="info" />{words}</p>)}
       {shown ? <TargetDrawer target={shown} spill={spills.find(({ target }) => target === shown.name)} /> : null}
     </section>

@@ -4,7 +4,7 @@ import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus, Spill, Stor
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
 import {
-  headline, isLoss, lackWords, leftOutWords, nodeWords, runWords, spillWords, streamWords, targetWords, verdictWords,
+  headline, isLoss, lackWords, nodeAwayWords, nodeWords, runWords, spillLossWords, spillWords, streamWords, targetWords, verdictWords,
 } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
@@ -106,7 +106,7 @@ test("a best-effort target that lacks something is a note, and no other is", () 
   expect(words({ ...node, state: "away", reason: "it is away" })).toEqual(["away, frames wait", ""]);
 });
 
-test("a storage node that is left out is a note with how long and why, and so is what waits in a spill", () => {
+test("a storage node that takes nothing is a note with how long and why, and so is what waits in a spill", () => {
   const queue = { name: "", level_bytes: 0, highest_bytes: 0, capacity_bytes: 1 };
   const node: TargetNode = {
     address: "a:1", is_connected: true, frames_durable: 1, bytes_durable: 1, bytes_held: 0, away_since_ns: null, away: null,
@@ -118,19 +118,22 @@ test("a storage node that is left out is a note with how long and why, and so is
   };
   const time = new Date(1e12 + 5_000).toISOString();
   const plain = (words: string[]) => words.map((one) => one.replaceAll("\u00a0", " "));
-  expect(plain(leftOutWords(target, time))).toEqual(["Storage node b:1 of store is left out for 5.0 s: it is away."]);
-  expect(leftOutWords({ ...target, nodes: [away] }, time)).toEqual([]);
+  expect(plain(nodeAwayWords(target, time))).toEqual([
+    "Storage node b:1 of store takes nothing now, for 5.0 s: it is away.",
+  ]);
+  expect(nodeAwayWords({ ...target, nodes: [away] }, time)).toEqual([]);
   expect([node, away, { ...node, is_connected: false }].map((one) => nodeWords(one).text))
-    .toEqual(["connected", "left out", "not connected"]);
+    .toEqual(["connected", "takes nothing now", "not connected"]);
   const spill: Spill = {
     target: "store", folder: "/s", node: "a:1", bytes_max: 9, frames_spilled: 3, bytes_spilled: 3, frames_forwarded: 1,
     bytes_forwarded: 1, frames_lost: 1, frames_waiting: 2, bytes_waiting: 2_000, problems: [],
   };
-  expect(plain(spillWords(spill))).toEqual([
-    "2 frames, 2.00 kB, in the spill of store until a:1 has them.",
-    "1 frame lost: not readable in the spill of store.",
+  expect(plain([spillWords(spill), spillLossWords(spill)])).toEqual([
+    "2 frames (2.00 kB) are waiting in the spill of store.",
+    "1 frame of store is lost: its spill could not be read.",
   ]);
-  expect(spillWords({ ...spill, frames_lost: 0, frames_waiting: 0 })).toEqual([]);
+  const empty = { ...spill, frames_lost: 0, frames_waiting: 0 };
+  expect([spillWords(empty), spillLossWords(empty)]).toEqual(["", ""]);
 });
 
 test("alarms that wait for somebody stand before those that were seen", () => {

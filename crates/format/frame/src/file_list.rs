@@ -15,7 +15,7 @@
 //! which is ignored. An append begins with the header if the file has no whole line: it is new, or
 //! the previous one was removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use catchment_model::{RunId, named};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,14 @@ use serde::{Deserialize, Serialize};
 pub const FILE_LIST_NAME: &str = "files.jsonl";
 /// The most bytes of a list: enough for half a million files.
 pub const FILE_LIST_BYTES_MAX: u64 = 64 << 20;
+/// The most bytes of a line.
+pub const FILE_LIST_LINE_BYTES_MAX: usize = 64 << 10;
+/// The most places that a list names.
+pub const LOCATIONS_MAX: usize = 1_024;
+/// The most bytes of a place's target, address and name together.
+pub const LOCATION_TEXT_BYTES_MAX: usize = 8 << 10;
+/// The most ranges of files of a place.
+pub const LOCATION_RANGES_MAX: usize = 64;
 
 named! {
     /// What has frames of a run.
@@ -68,9 +76,23 @@ pub struct RunLocation {
     #[serde(default)]
     pub last_frame: Option<u64>,
     /// Of a folder: the indexes of its files, each the first and the last of some that follow each
-    /// other. A node gives its files names of its own.
+    /// other. Where there would be more than [`LOCATION_RANGES_MAX`], as where a target has several
+    /// folders, it is one from the lowest to the highest, and other folders of the target have
+    /// some in between. A node gives its files names of its own.
     #[serde(default)]
     pub files: Vec<(u32, u32)>,
+}
+
+impl RunLocation {
+    /// Whether it has no more than may be kept of it, and each range its first before its last.
+    fn is_within_limits(&self) -> bool {
+        let text = self.target.len() + self.address.len() + self.name.len();
+        let frames = self.first_frame.zip(self.last_frame);
+        text <= LOCATION_TEXT_BYTES_MAX
+            && self.files.len() <= LOCATION_RANGES_MAX
+            && self.files.iter().all(|(first, last)| first <= last)
+            && frames.is_none_or(|(first, last)| first <= last)
+    }
 }
 
 /// A line of a list.
@@ -156,7 +178,8 @@ pub struct FileList {
     pub files: BTreeMap<u32, ListedFile>,
     /// The number of files, once the writer has ended.
     pub ended: Option<u32>,
-    /// Where the run's frames were sent, once it has ended.
+    /// Where the run's frames were sent, once it has ended: of lines for one place the last,
+    /// without spills in which nothing waits.
     pub locations: Vec<RunLocation>,
     /// Lines that could not be read, counted from 1.
     pub unread_lines: Vec<usize>,
@@ -198,11 +221,14 @@ impl FileList {
             locations: Vec::new(),
             unread_lines: Vec::new(),
         };
+        let mut places = HashMap::new();
         for (line, number) in lines() {
-            if line != b"\n" && list.take(line).is_none() {
+            if line != b"\n" && list.take(line, &mut places).is_none() {
                 list.unread_lines.push(number);
             }
         }
+        let is_empty = |one: &RunLocation| one.kind == LocationKind::Spill && one.frames == Some(0);
+        list.locations.retain(|one| !is_empty(one));
         Ok(list)
     }
 
@@ -212,8 +238,9 @@ impl FileList {
         named.max(self.ended.unwrap_or(0))
     }
 
-    fn take(&mut self, line: &[u8]) -> Option<()> {
-        let line: Line = serde_json::from_slice(line).ok()?;
+    /// `places`: where in the list each location is.
+    fn take(&mut self, line: &[u8], places: &mut HashMap<LocationKey, usize>) -> Option<()> {
+        let line = parsed(line)?;
         if let Some(index) = line.begun {
             let file_id = u64::from_str_radix(&line.file_id?, 16).ok()?;
             // A file that could not be written was deleted, and its index reused.
@@ -230,15 +257,46 @@ impl FileList {
             self.ended = line.ended;
         } else if let Some(location) = line.location {
             // One of a kind that only later versions know is left out.
-            self.locations.extend(serde_json::from_value::<RunLocation>(location));
+            let Ok(location) = serde_json::from_value::<RunLocation>(location) else {
+                return Some(());
+            };
+            return if location.is_within_limits() { self.put(location, places) } else { None };
+        }
+        Some(())
+    }
+
+    /// A run that was resumed has a line for each of its ends.
+    fn put(
+        &mut self,
+        location: RunLocation,
+        places: &mut HashMap<LocationKey, usize>,
+    ) -> Option<()> {
+        let RunLocation { target, kind, address, name, .. } = location.clone();
+        let next = self.locations.len();
+        let key = (target, kind, address, name);
+        match places.get(&key) {
+            Some(&place) => self.locations[place] = location,
+            None if next < LOCATIONS_MAX => {
+                places.insert(key, next);
+                self.locations.push(location);
+            }
+            None => return None,
         }
         Some(())
     }
 }
 
+/// What two lines for one place have in common.
+type LocationKey = (String, LocationKind, String, String);
+
+/// A line's keys. None is nearly as long as the limit, which bounds what is made of one.
+fn parsed(line: &[u8]) -> Option<Line> {
+    if line.len() > FILE_LIST_LINE_BYTES_MAX { None } else { serde_json::from_slice(line).ok() }
+}
+
 /// The identity of the run, if the line is a header.
 fn header(line: &[u8]) -> Option<Result<RunId, FileListError>> {
-    let line: Line = serde_json::from_slice(line).ok()?;
+    let line = parsed(line)?;
     match line.catchment_files? {
         VERSION => line.run?.parse().ok().map(Ok),
         got => Some(Err(FileListError::Version { got })),
@@ -361,6 +419,57 @@ mod tests {
         let list = FileList::decode(text.as_bytes()).expect("decodes");
         assert_eq!(list.unread_lines, [4, 7, 8]);
         assert_eq!((list.files[&0].closed_bytes, list.ended), (Some(1 << 40), Some(2)));
+    }
+
+    #[test]
+    fn of_lines_for_one_location_the_last_counts_and_an_empty_spill_is_none() {
+        let other = RunLocation { address: "10.0.0.8:7100".into(), ..location() };
+        let spill = RunLocation { kind: LocationKind::Spill, frames: Some(2), ..location() };
+        let later = RunLocation { frames: Some(9), ..location() };
+        let emptied = RunLocation { frames: Some(0), ..spill.clone() };
+        let of = |all: &[&RunLocation]| -> Vec<FileListLine> {
+            all.iter().map(|one| FileListLine::Location((*one).clone())).collect()
+        };
+        let read = |lines: &[FileListLine]| {
+            FileList::decode(text(lines).as_bytes()).expect("decodes").locations
+        };
+        let mut lines = [&lines()[..1], &of(&[&location(), &other, &spill])].concat();
+        assert_eq!(read(&lines), [location(), other.clone(), spill]);
+        lines.extend(of(&[&later, &other, &emptied]));
+        assert_eq!(read(&lines), [later, other]);
+    }
+
+    #[test]
+    fn a_location_beyond_the_limits_is_an_unread_line() {
+        let ranges = |count: u32| (0..count).map(|one| (2 * one, 2 * one)).collect::<Vec<_>>();
+        let most = LOCATION_RANGES_MAX as u32;
+        let text_max = "x".repeat(LOCATION_TEXT_BYTES_MAX - "store10.0.0.7:7100".len());
+        let within = [
+            RunLocation { files: ranges(most), ..location() },
+            RunLocation { name: text_max.clone(), ..location() },
+        ];
+        let beyond = [
+            RunLocation { files: ranges(most + 1), ..location() },
+            RunLocation { name: text_max + "x", ..location() },
+            RunLocation { files: vec![(3, 2)], ..location() },
+            RunLocation { first_frame: Some(5), last_frame: Some(4), ..location() },
+        ];
+        let header = FileListLine::Run(RunId([7; 16])).encode();
+        let encoded = |one: &RunLocation| FileListLine::Location(one.clone()).encode();
+        let mut text: String = header.clone();
+        text.extend(within.iter().chain(&beyond).map(encoded));
+        text += &format!("{{\"location\":[{}0]}}\n", "0,".repeat(FILE_LIST_LINE_BYTES_MAX / 2));
+        let list = FileList::decode(text.as_bytes()).expect("decodes");
+        assert_eq!(list.locations, within);
+        assert_eq!(list.unread_lines, [4, 5, 6, 7, 8]);
+        let many =
+            (0..=LOCATIONS_MAX).map(|one| RunLocation { name: one.to_string(), ..location() });
+        let text = header + &many.map(|one| encoded(&one)).collect::<String>();
+        let list = FileList::decode(text.as_bytes()).expect("decodes");
+        assert_eq!(
+            (list.locations.len(), list.unread_lines),
+            (LOCATIONS_MAX, vec![LOCATIONS_MAX + 2])
+        );
     }
 
     #[test]

@@ -39,10 +39,11 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// Those of a run, in the order of its targets.
+/// Those of a run, in the order of its targets. One that is not understood, as of a later version,
+/// is left out.
 pub(crate) fn of_run(connection: &Connection, run: u64) -> rusqlite::Result<Vec<RunLocation>> {
     let mut select = connection.prepare("SELECT * FROM locations WHERE run = ? ORDER BY number")?;
-    let location = |row: &Row<'_>| {
+    let location = |row: &Row<'_>| -> rusqlite::Result<RunLocation> {
         let count = |name| row.get::<_, Option<i64>>(name).map(|count| count.map(out));
         Ok(RunLocation {
             target: row.get("target")?,
@@ -57,5 +58,6 @@ pub(crate) fn of_run(connection: &Connection, run: u64) -> rusqlite::Result<Vec<
             files: word(row, "files", |text| serde_json::from_str(text).ok())?,
         })
     };
-    select.query_map([stored(run)], location)?.collect()
+    let rows = select.query_map([stored(run)], |row| Ok(location(row).ok()))?;
+    rows.filter_map(Result::transpose).collect()
 }

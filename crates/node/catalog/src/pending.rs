@@ -14,7 +14,7 @@ use catchment_disk::sync_folder;
 use catchment_frame::RunLocation;
 use catchment_model::{RunId, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::catalog::RunEnd;
 use crate::configurations;
@@ -111,13 +111,19 @@ struct Entry {
     emulated: bool,
     #[serde(default)]
     remarks: Vec<RemarkEntry>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known_locations")]
     locations: Vec<RunLocation>,
     taken_ns: u64,
     id: Option<String>,
     folder: Option<String>,
     started_ns: Option<u64>,
     over: Option<OverEntry>,
+}
+
+/// Those that are understood: one of a later version must not keep the run waiting.
+fn known_locations<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<RunLocation>, D::Error> {
+    let all = Vec::<serde_json::Value>::deserialize(from)?;
+    Ok(all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,11 +2,13 @@
 //! its folder.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_frame::{LocationKind, RunLocation};
-use catchment_storage::EXTENSION;
+use catchment_frame::{LOCATION_RANGES_MAX, LocationKind, RunLocation};
+use catchment_model::RunId;
+use catchment_storage::{EXTENSION, list_locations};
 
-use crate::live::Live;
+use crate::live::{Live, State};
 use crate::live_target::LiveTarget;
 use crate::recorder::Recorder;
 use crate::target_config::{NodeConfig, Place};
@@ -17,6 +19,51 @@ impl Live {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         self.targets.iter().flat_map(|target| target.locations(&name, has_ended)).collect()
     }
+
+    /// Adds where the frames of a run that has ended are to the list of each of its folders. The
+    /// catalogue has it, too, and each file says of which target it is.
+    pub(crate) fn list_locations(&self, run: RunId, folder: &Path, locations: &[RunLocation]) {
+        let name = folder.file_name().unwrap_or_default();
+        let (mut has_files, mut is_listed) = (false, false);
+        for target in &self.targets {
+            let is_left = target.is_left.load(Relaxed);
+            let is_in_fault = is_left || matches!(*target.state.lock(), State::Fault { .. });
+            let files = target.files.lock().clone();
+            for one in &target.folders {
+                let one = one.snapshot();
+                let folder = one.path.join(name);
+                if !files.iter().any(|path| path.parent() == Some(folder.as_path())) {
+                    continue;
+                }
+                has_files = true;
+                // A disk that does not answer would hold up the end of the run.
+                let result = match one.away {
+                    _ if is_in_fault => Err("its target has failed".to_owned()),
+                    Some(away) => Err(away),
+                    None => {
+                        list_locations(&folder, run, locations).map_err(|error| error.to_string())
+                    }
+                };
+                match result {
+                    Ok(has_list) => is_listed |= has_list,
+                    Err(error) => self.warn_once(format!(
+                        "the list of files in {} lacks where the run is: {error}",
+                        folder.display()
+                    )),
+                }
+            }
+        }
+        if has_files && !is_listed {
+            let text = "no list of the run's files has where it is; the catalogue does";
+            self.warn_once(text.to_owned());
+        }
+    }
+}
+
+/// Whether it is a spill in which nothing waited when the run ended. It is listed in case an
+/// earlier end of the run said otherwise.
+pub(crate) fn is_empty_spill(location: &RunLocation) -> bool {
+    location.kind == LocationKind::Spill && location.frames == Some(0)
 }
 
 impl Recorder {
@@ -52,8 +99,6 @@ impl LiveTarget {
         if has_ended {
             self.add_contents(&mut all, run);
         }
-        // Of a run that has ended nothing waits in most spills.
-        all.retain(|one| one.kind != LocationKind::Spill || one.frames != Some(0));
         all
     }
 
@@ -103,7 +148,8 @@ fn index(path: &Path) -> Option<u32> {
     name.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Indexes that rise, each the first and the last of some that follow each other.
+/// Indexes that rise, each the first and the last of some that follow each other; if there are too
+/// many, from the lowest to the highest.
 fn ranges(indexes: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for index in indexes {
@@ -111,6 +157,11 @@ fn ranges(indexes: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
             Some((_, last)) if last.checked_add(1) == Some(index) => *last = index,
             _ => ranges.push((index, index)),
         }
+    }
+    if ranges.len() > LOCATION_RANGES_MAX {
+        let lowest = ranges.iter().map(|(first, _)| *first).min();
+        let highest = ranges.iter().map(|(_, last)| *last).max();
+        ranges = lowest.zip(highest).into_iter().collect();
     }
     ranges
 }
@@ -124,5 +175,7 @@ mod tests {
         let paths = ["run-7-00000.catch", "a/run-7-00001.catch", "run-7-00004.catch", "x.catch"];
         let indexes = paths.iter().filter_map(|path| index(Path::new(path)));
         assert_eq!(ranges(indexes), [(0, 1), (4, 4)]);
+        assert_eq!(ranges((0..64).map(|one| 2 * one)).len(), 64);
+        assert_eq!(ranges((0..65).map(|one| 2 * one)), [(0, 128)]);
     }
 }

@@ -15,9 +15,7 @@ use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
-use catchment_storage::{
-    Interrupted, Resumable, RunPlace, StorageError, TrendFiles, list_locations,
-};
+use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError, TrendFiles};
 use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
 
@@ -29,6 +27,7 @@ use crate::disk_config::disk_config;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::frame_feed::node_part;
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};
+use crate::locations::is_empty_spill;
 use crate::schema::schema;
 use crate::selection::Selection;
 use crate::sessions::OfRun;
@@ -456,11 +455,9 @@ impl Recorder {
                 unsure => State::Fault { reason: format!("{unsure} fragments may not be durable") },
             });
         }
-        let locations = self.live.locations(&self.folder, true);
-        // The catalogue has it, too, and each file says of which target it is.
-        if let Err(error) = list_locations(&self.folder, self.run, &locations) {
-            self.live.warn_once(format!("the run's list of files lacks where they are: {error}"));
-        }
+        let mut locations = self.live.locations(&self.folder, true);
+        self.live.list_locations(self.run, &self.folder, &locations);
+        locations.retain(|one| !is_empty_spill(one));
         let (folder, last) = (self.folder.clone(), self.live.snapshot());
         Ok(RunSummary { run: self.run, folder, locations, seconds, last })
     }

@@ -192,15 +192,18 @@ fn recompute_all(run: &Run) -> (Ledger, Vec<Problem>, Vec<DamagedCopy>) {
         let before = (problems.len(), copies.len());
         for (frame, _) in file.frames() {
             let (mut added, mut errors) = frame_ledger(&file.reader, frame);
-            if let Some(copy) = several::count_by_copy(run, (file, frame), &mut added, &errors) {
+            let mut counted = (file, frame);
+            let copy = several::count_by_copy(run, counted, &mut added, &errors);
+            if let Some((copy, whole)) = copy {
                 copies.push(copy);
                 errors.clear();
+                counted = whole;
             }
             sum.add(&added);
             let left = PROBLEMS_MAX.saturating_sub(problems.len());
             let errors = errors.into_iter().take(left);
             problems.extend(errors.map(|error| problem_in(file, Some(frame), error)));
-            channels.add(file, frame, &added);
+            channels.add(counted.0, counted.1, &added);
         }
         let is_all = (problems.len(), copies.len()) == before && file.repeated.is_empty();
         let listed = file.reader.frames_ledger().transpose().filter(|_| is_all);

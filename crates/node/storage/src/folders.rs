@@ -201,10 +201,11 @@ pub(crate) fn other_items(files: &[RunFile], one: Location) -> impl Iterator<Ite
     };
     let wanted = files[one.0].reader.frames().get(one.1);
     let wanted = wanted.and_then(|frame| key(one.0, &frame.info));
+    // Nothing is looked at for a run without parts, of which each frame may be asked for.
+    let files = if wanted.is_some() { files } else { &[] };
     let all = files.iter().enumerate().flat_map(move |(file, run_file)| {
         let frames = run_file.reader.frames().iter().enumerate();
-        let same =
-            frames.filter(move |(_, frame)| wanted.is_some() && key(file, &frame.info) == wanted);
+        let same = frames.filter(move |(_, frame)| key(file, &frame.info) == wanted);
         same.map(move |(index, _)| (file, index))
     });
     all.filter(move |other| *other != one)

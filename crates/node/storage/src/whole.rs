@@ -302,7 +302,8 @@ pub fn list_removed(folder: &Path, run: RunId, index: u32) -> Result<(), Storage
     Ok(append_lines(&folder.join(FILE_LIST_NAME), &header.encode(), &line.encode())?)
 }
 
-/// Records in the run's list, if it has one, where the run's frames were sent.
+/// Records in the run's list, if it has one, where the run's frames were sent. Returns whether
+/// it has one.
 ///
 /// # Errors
 /// The disk refuses the lines.
@@ -310,13 +311,14 @@ pub fn list_locations(
     folder: &Path,
     run: RunId,
     locations: &[RunLocation],
-) -> Result<(), StorageError> {
+) -> Result<bool, StorageError> {
     if !list_of(folder, run).is_ok_and(|list| list.is_some()) {
-        return Ok(());
+        return Ok(false);
     }
     let lines = locations.iter().cloned().map(|one| FileListLine::Location(one).encode());
     let (header, lines) = (FileListLine::Run(run).encode(), lines.collect::<String>());
-    Ok(append_lines(&folder.join(FILE_LIST_NAME), &header, &lines)?)
+    append_lines(&folder.join(FILE_LIST_NAME), &header, &lines)?;
+    Ok(true)
 }
 
 /// Where the frames of the run in a folder were sent, as its list says; empty if it does not.

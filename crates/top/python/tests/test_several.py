@@ -106,6 +106,7 @@ def test_an_audit_says_what_each_folder_has(folders: list[Path]) -> None:
     remove(folders[0], 1)
     report = catchment.audit(folders)
     assert (report.balanced, report.incomplete, report.missing) == (True, (), ())
+    assert report.damaged_copies == ()
     assert "is missing" in report.elsewhere[0].problem
     raid, mirror = report.folders
     assert raid.verdict == "incomplete"

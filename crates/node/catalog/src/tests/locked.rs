@@ -63,6 +63,12 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     known.remarks.push(remark(9, "stop", "the disk is full"));
     assert!(is_in_use(open().enter(&live, &known)));
     known.keep(folder, &live).unwrap();
+    // A later version keeps one of a kind that this one does not know.
+    let path = Paths::new(folder).pending(2);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let later = text.replacen("\"locations\": [", "\"locations\": [{\"kind\":\"tape\"},", 1);
+    assert_ne!(text, later);
+    std::fs::write(&path, later).unwrap();
     drop((live, other));
     let detail = Catalog::open(folder).unwrap().run(2).unwrap();
     assert_eq!((detail.run.state, detail.run.reason.as_deref()), (RunState::Fault, Some("full")));

@@ -79,6 +79,15 @@ fn where_frames_were_sent_comes_from_the_list_of_files_where_there_is_no_old_cat
     assert!(!is_listed(&catalog));
     catalog.scan(1).unwrap();
     assert!(is_listed(&catalog));
+    // One that is not understood hides neither the run nor the others.
+    for change in ["kind = 'tape'", "files = '[[1'"] {
+        let sql = format!("UPDATE locations SET {change} WHERE number = 0");
+        catalog.write(|connection| connection.execute(&sql, [])).unwrap();
+        assert_eq!(catalog.run(1).unwrap().locations, locations(Some(7))[1..], "{change}");
+        catalog
+            .write(|connection| crate::locations::put(connection, 1, &locations(Some(7))))
+            .unwrap();
+    }
 }
 
 #[test]

@@ -64,6 +64,7 @@ from catchment._native import (
 )
 from catchment._reports import (
     AuditReport,
+    DamagedCopy,
     Difference,
     FolderAudit,
     MissingFrames,
@@ -92,6 +93,7 @@ __all__ = [
     "ControlConnectionError",
     "ControlError",
     "DamageWarning",
+    "DamagedCopy",
     "Difference",
     "Event",
     "EventFlag",

@@ -11,6 +11,7 @@ from catchment import _native
 
 __all__ = [
     "AuditReport",
+    "DamagedCopy",
     "Difference",
     "FolderAudit",
     "MissingFrames",
@@ -72,6 +73,22 @@ class MissingFrames:
     """The number of the first."""
     last: int
     """That of the last."""
+
+
+@dataclass(frozen=True)
+class DamagedCopy:
+    """A damaged frame of which there is a whole copy."""
+
+    file: Path
+    """The damaged copy's file."""
+    frame: int
+    """Its index in that file, from 0."""
+    problem: str
+    """The damage."""
+    whole_file: Path
+    """The whole copy's file."""
+    whole_frame: int
+    """Its index in that file, from 0."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +154,8 @@ class AuditReport:
     """The frames that are in none of them: the first 1,000 ranges."""
     elsewhere: tuple[Problem, ...]
     """What is missing or broken in one of several folders, and is in another: no loss."""
+    damaged_copies: tuple[DamagedCopy, ...]
+    """Damaged frames of which there is a whole copy, by which they are counted."""
     recorded: Mapping[str, Mapping[str, int]] | None = field(repr=False)
     """The recorder's total: counts that are not zero, by source and entry; None without one."""
     recomputed: Mapping[str, Mapping[str, int]] = field(repr=False)
@@ -208,6 +227,12 @@ def audit(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Au
         frames_repeated=report["frames_repeated"],
         missing=tuple(MissingFrames(**missing) for missing in report["missing"]),
         elsewhere=_problems(report, "elsewhere"),
+        damaged_copies=tuple(
+            DamagedCopy(
+                **{**copy, "file": Path(copy["file"]), "whole_file": Path(copy["whole_file"])}
+            )
+            for copy in report["damaged_copies"]
+        ),
         recorded=None if recorded is None else by_source(recorded),
         recomputed=by_source(report["recomputed"]),
     )
