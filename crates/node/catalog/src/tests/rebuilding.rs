@@ -23,8 +23,11 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     let live = catalog.next_run_number(&request).unwrap();
     Files::of("run-b", 2, 2).write(folder);
     begin_run(&mut catalog, &live, RunId([2; 16]), &folder.join("run-b"), second(1)).unwrap();
-    end_run(&mut catalog, &live, &ended(9, 6));
-    enter(&mut catalog, &live, |known| known.locations = locations(Some(2))).unwrap();
+    let end = |known: &mut RunKnown| {
+        known.over = Some(Over::Ended(ended(9, 6)));
+        known.locations = locations(Some(2));
+    };
+    enter(&mut catalog, &live, end).unwrap();
     catalog.scan(2).unwrap();
     catalog.set_quality(2, Quality::Good).unwrap();
     for (run, text) in [(1, "cable"), (2, "beam is gone"), (2, "noisy")] {
@@ -107,7 +110,9 @@ fn what_people_said_is_salvaged_from_a_catalogue_of_each_older_version() {
         let detail = Catalog::open(folder.path()).unwrap().run(5).unwrap();
         assert_eq!((detail.run.comment.as_str(), detail.run.quality), ("cosmics", Quality::Bad));
         let texts: Vec<_> = detail.remarks.iter().map(|remark| remark.text.as_str()).collect();
-        assert_eq!(texts, ["cosmics"], "version {version}");
+        // Since version 4 remarks have a table of their own, which had none here.
+        let expected: &[&str] = if version < 4 { &["cosmics"] } else { &[] };
+        assert_eq!(texts, expected, "version {version}");
     }
 }
 
