@@ -107,7 +107,8 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
         let tables = trends.0.lock().expect("no agent panicked");
         let of = |table: &&Table| table.folder.ends_with("counters");
         let counters = tables.iter().filter(of).nth(counters_before);
-        let channels = tables.iter().filter(|table| !of(table)).nth(channels_before);
+        let mut all = tables.iter().filter(|table| !of(table));
+        let channels = all.nth(channels_before).filter(|_| has_channels(life.target));
         let is_last = number + 1 == life.trends.len();
         let has_ended = is_last && !life.has_crashed;
         let named = |name: &str, why: String| format!("the trend of {name}: {why}");

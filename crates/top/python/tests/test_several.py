@@ -97,7 +97,7 @@ def test_an_audit_says_what_each_folder_has(folders: list[Path]) -> None:
     report = catchment.audit(folders)
     assert report.balanced
     assert [folder.path for folder in report.folders] == folders
-    assert [folder.target for folder in report.folders] == ["raid", "mirror"]
+    assert [folder.target for folder in report.folders] == [None, None]
     for folder in report.folders:
         assert folder.frames == report.frames == report.frames_repeated
         assert (folder.frames_alone, folder.frames_lacking) == (0, 0)
