@@ -487,6 +487,9 @@ impl Live {
 
     /// One entry of the run's ledger.
     pub(crate) fn read(&self, source: SourceId, entry: Entry) -> u64 {
+        if entry == Entry::FragmentsDurable {
+            return self.durable(source);
+        }
         let line = self.line(source);
         self.ledger.read(source, entry) + line.map_or(0, |line| line.ledger.read(source, entry))
     }
