@@ -369,7 +369,9 @@ fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
         LinkConfig { slice_ns, ..LinkConfig::new(format!("l{index}"), address, channels) }
     };
     config.links = links.iter().enumerate().map(of).collect();
+    let without = config.memory_bytes_min();
     config.trends = case.chance("trends").below(2) == 0;
+    let of_trends = config.memory_bytes_min() - without;
     config.receive.link_threads = 1 + chance.index(2);
     config.frame.duration_ns = [500 * MS, S, 4 * S][chance.index(3)];
     config.frame.channel_bytes = [4 << 10, 256 << 10][chance.index(2)];
@@ -378,7 +380,8 @@ fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
     let least = config.memory_bytes_min();
     config.memory_bytes = match case.faults.has(Fault::SmallMemory) {
         true => least + chance.below(1 << 20),
-        false => config.memory_bytes.max(least).max(32 << 20),
+        // So that as long fragments are granted with trends as without.
+        false => config.memory_bytes.max(least).max(32 << 20) + of_trends,
     };
 }
 
