@@ -104,6 +104,15 @@ pub struct Report {
     pub files: String,
 }
 
+impl Report {
+    /// Of a run that did not come to its end.
+    pub(crate) fn broken_off(why: String, trace: Trace) -> Self {
+        let (happened, fragments) = (BTreeMap::new(), Fragments::default());
+        let (ledger, files) = (SourceLedger::default(), String::new());
+        Self { failure: Some(why), happened, fragments, ledger, trace, files }
+    }
+}
+
 /// Fragments, and slices of channels.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fragments {
@@ -174,12 +183,7 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
             let world::Outcome { happened, trace, .. } = outcome;
             Report { failure, happened, fragments, ledger, trace, files }
         }
-        Err((why, trace)) => {
-            let (failure, files) = (Some(why), String::new());
-            let (happened, fragments) = (BTreeMap::new(), Fragments::default());
-            let ledger = SourceLedger::default();
-            Report { failure, happened, fragments, ledger, trace, files }
-        }
+        Err((why, trace)) => Report::broken_off(why, trace),
     }
 }
 

@@ -20,11 +20,10 @@ mod oracle;
 mod plan;
 mod world;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use catchment_fixtures::Random;
-use catchment_model::{Entry, SourceLedger};
+use catchment_model::Entry;
 
 use crate::case::Case;
 use crate::fault::{Fault, Faults};
@@ -80,11 +79,7 @@ pub(crate) fn simulate(case: Case, is_traced: bool) -> Report {
     let plan = StoresPlan::of(case);
     let outcome = match world::run(&plan, is_traced) {
         Ok(outcome) => outcome,
-        Err((why, trace)) => {
-            let (happened, fragments) = (BTreeMap::new(), Fragments::default());
-            let (ledger, files) = (SourceLedger::default(), String::new());
-            return Report { failure: Some(why), happened, fragments, ledger, trace, files };
-        }
+        Err((why, trace)) => return Report::broken_off(why, trace),
     };
     let checked = caught(|| oracle::check(&outcome));
     let checked = checked.unwrap_or_else(|what| Err(format!("a reader panicked: {what}")));
