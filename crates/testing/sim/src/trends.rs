@@ -120,7 +120,7 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
                 check_order(rows, has_ended).map_err(|why| named(name, why))?;
             }
         }
-        // Of several targets the run's line is that of the one that has lost least, which may change
+        // Of several targets the run's line is that of the one that has lost least: it may change
         // to one that is a little behind.
         let is_steady = config.targets.len() < 2 && !outcome.plan.case.faults.has(Fault::Clock);
         if is_steady {
