@@ -171,7 +171,8 @@ pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     let exit = if bench.broken.is_empty() { Exit::Done } else { Exit::Failed };
     report.finish(&arguments.out, bench.out)?;
-    if matches!(arguments.name, Name::LigoRead | Name::LigoSpace | Name::Codecs) {
+    use Name::{Codecs, LigoRead, LigoSpace, Store, Targets};
+    if matches!(arguments.name, LigoRead | LigoSpace | Codecs | Store | Targets) {
         match python::Python::draw(&report.json_path(&arguments.out)) {
             Ok(drawn) => drawn
                 .iter()

@@ -35,7 +35,7 @@ impl Python {
     /// In one line, why nothing was drawn.
     pub(crate) fn draw(json: &Path) -> Result<Vec<PathBuf>, String> {
         let task = serde_json::json!({"path": json});
-        let drawn = Self::locate()?.ask("ligo/plot.py", &task).map_err(|e| format!("{e:#}"))?;
+        let drawn = Self::locate()?.ask("plot.py", &task).map_err(|e| format!("{e:#}"))?;
         serde_json::from_value(drawn).map_err(|e| e.to_string())
     }
 

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::Bench;
 use crate::limits::{direct_write, direct_write_once};
 use crate::report::Report;
-use crate::search::{Plan, Try, median};
+use crate::search::{Plan, Try, median, middle};
 use crate::xfel_nodes::{self, InTurn};
 use crate::{discard, xfel_tables};
 
@@ -116,7 +116,8 @@ pub(crate) struct Figures {
     pub(crate) discarded: Vec<Received>,
     pub(crate) recorded: Vec<Received>,
     pub(crate) holed: Received,
-    pub(crate) sources: Received,
+    /// Of one source and of several, which were measured in turn.
+    pub(crate) sources: [Received; 2],
     pub(crate) in_turn: InTurn,
     pub(crate) reference: InTurn,
 }
@@ -177,14 +178,16 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     if holed.wrong > 0 {
         bench.broken.push(format!("{} trains have other holes than were made", holed.wrong));
     }
-    let sources = Case {
+    let several = Case {
         rate_hz: hz(1.0, SOURCES as u64 * short.train_bytes()),
         images: short,
         sources: SOURCES,
         ..case(0.0, RECORDED)
     };
-    bench.now(format!("{SOURCES} sources at once"))?;
-    let sources = record(bench, &sources)?;
+    let one = case(hz(1.0, images.train_bytes()), RECORDED);
+    let what = format!("one source and {SOURCES} at once");
+    let sources = bench.in_turn(what, [one, several], |bench, case| record(bench, &case))?;
+    let sources = sources.map(|rounds| middle(rounds, Received::receive_seconds));
     let [in_turn, reference] = in_turn(bench, images, rate)?;
     let figures = Figures { direct_write, discarded, recorded, holed, sources, in_turn, reference };
     Report::new("xfel", bench, xfel_tables::sections(bench, &figures), &figures)

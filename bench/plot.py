@@ -2,7 +2,7 @@
 
 The bench calls this itself, since git does not keep the JSON. Again, while that file is there:
 
-python bench/ligo/plot.py bench/results/ligo-read.json
+python bench/plot.py bench/results/ligo-read.json
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,54 @@ def draw_codecs(results: dict[str, list[dict[str, Any]]], path: Path) -> list[Pa
     return [save(figure, path.with_suffix(".png"))]
 
 
+def draw_targets(figures: dict[str, Any], path: Path) -> list[Path]:
+    """Draw the highest rates beside their limits, and what each shared node took in each run."""
+    figure, (rates, nodes) = plt.subplots(1, 2, figsize=(13, 4.5))
+    found = {one["name"]: one["rounds"] for one in figures["found"]}
+    speeds = {"until durable": "durable_bytes_per_second", "limit": "limit_bytes_per_second"}
+    draw_bars(
+        rates,
+        [textwrap.fill(name, 18) for name in found],
+        {
+            name: [statistics.median(one[key] for one in rounds) for rounds in found.values()]
+            for name, key in speeds.items()
+        },
+    )
+    if shared := figures["shared"]:
+        for node in range(shared["nodes"]):
+            took = [run["node_bytes"][node] / 1e6 for run in shared["runs"]]
+            nodes.plot(range(1, len(took) + 1), took, marker="o", label=f"node {node + 1}")
+        nodes.set(xlabel=f"run of {shared['builders']} builders", ylabel="MB in a node", ylim=0)
+        nodes.legend(fontsize="small")
+        nodes.grid(visible=True, alpha=0.3)
+    else:
+        nodes.set_visible(False)
+    return [save(figure, path.with_suffix(".png"))]
+
+
+def draw_store(figures: dict[str, Any], path: Path) -> list[Path]:
+    """Draw a node's rate for each size of files, beside TCP and direct writes alone."""
+    figure, axis = plt.subplots(figsize=(10, 4.5))
+    stored = figures["stored"]
+    names = [f"{one['streams']} x {one['file_bytes'] / 1e9:.3g} GB" for one in stored]
+    speeds = {"to the node's disk": "bytes_per_second", "TCP": "tcp", "disk": "direct_write"}
+    series = {name: [one[key] for one in stored] for name, key in speeds.items()}
+    draw_bars(axis, names, series)
+    return [save(figure, path.with_suffix(".png"))]
+
+
+def draw_bars(axis: Axes, names: list[str], speeds: dict[str, list[float]]) -> None:
+    """Draw a group of bars for each name, in GB/s."""
+    width = 0.8 / len(speeds)
+    for place, (series, values) in enumerate(speeds.items()):
+        at = [index + (place - (len(speeds) - 1) / 2) * width for index in range(len(names))]
+        axis.bar(at, [value / 1e9 for value in values], 0.9 * width, label=series)
+    axis.set_xticks(range(len(names)), names, fontsize="small")
+    axis.set_ylabel("GB/s")
+    axis.legend(fontsize="small")
+    axis.grid(visible=True, axis="y", alpha=0.3)
+
+
 def save(figure: Any, path: Path) -> Path:  # noqa: ANN401 (a figure, or a part of one)
     """Write a figure."""
     figure.tight_layout()
@@ -127,6 +176,8 @@ DRAW: dict[str, Callable[[Any, Path], list[Path]]] = {
     "codecs": draw_codecs,
     "ligo-read": draw_read,
     "ligo-space": draw_space,
+    "store": draw_store,
+    "targets": draw_targets,
 }
 
 if __name__ == "__main__":
