@@ -101,8 +101,8 @@ fn record(bench: &mut Bench<'_>, frozen: Freeze, hz: f64, seconds: f64) -> anyho
     let made = !bench.scratch.exists();
     std::fs::create_dir_all(&bench.scratch)?;
     let result = (|| {
-        let [required, best_effort] = ["required", "best-effort"]
-            .map(|name| Mount::make(&bench.scratch, name, FOLDER_BYTES));
+        let [required, best_effort] =
+            ["required", "best-effort"].map(|name| Mount::make(&bench.scratch, name, FOLDER_BYTES));
         let (required, best_effort) = (required?, best_effort?);
         let (started, start) = sync_channel(1);
         let (ended, end) = sync_channel::<()>(1);

@@ -86,8 +86,8 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<(Section, Vec<Sha
             ("nodes", &|one| one.nodes.to_string()),
             ("runs", &|one| one.runs.len().to_string()),
             ("bytes/s", &|one| rate(one)),
-            ("builders", &|one| percent(one.builders_percent)),
-            ("nodes", &|one| percent(one.nodes_percent)),
+            ("builders' CPU", &|one| percent(one.builders_percent)),
+            ("nodes' CPU", &|one| percent(one.nodes_percent)),
             ("imbalance", &|one| percent(one.imbalance * 100.0)),
             ("<= 10 %", &|one| met(bench.quick, one.imbalance <= BALANCE)),
             ("in the worst run", &|one| percent(one.worst() * 100.0)),
@@ -95,8 +95,8 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<(Section, Vec<Sha
     );
     let section = Section::new("Builders that share storage nodes", table).note(
         "Runs one behind the other without a pause, of some 5 s each; nodes are processes on this \
-         machine. Bytes/s: of all builders, until all is durable; median. Builders and nodes: all \
-         of them, percent of one CPU. Imbalance: of the node whose bytes, over all runs, are \
+         machine. Bytes/s: of all builders, until all is durable; median. CPU: of all builders and of \
+         all nodes, percent of one. Imbalance: of the node whose bytes, over all runs, are \
          farthest from the mean. Every fragment was durable in every run.",
     );
     Ok((section, rows))

@@ -71,12 +71,7 @@ const ARRANGEMENTS: [Arrangement; 5] = [
         has_node: false,
         limit: Limit::DirectWrite(2.0),
     },
-    Arrangement {
-        name: NODE,
-        arrange: node,
-        has_node: true,
-        limit: Limit::DirectWriteOrTcp(1.0),
-    },
+    Arrangement { name: NODE, arrange: node, has_node: true, limit: Limit::DirectWriteOrTcp(1.0) },
     Arrangement {
         name: FOLDER_AND_NODE,
         arrange: folder_and_node,
@@ -169,8 +164,14 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
             ("build", &|one| middle(one, |round| round.recorded.point.build_percent, percent)),
             ("write", &|one| middle(one, |round| round.recorded.point.write_percent, percent)),
             ("emulate", &|one| middle(one, |round| round.recorded.point.emulate_percent, percent)),
-            ("node", &|one| match one.rounds.iter().any(|round| round.recorded.node_percent.is_some()) {
-                true => middle(one, |round| round.recorded.node_percent.unwrap_or_default(), percent),
+            ("node", &|one| match one
+                .rounds
+                .iter()
+                .any(|round| round.recorded.node_percent.is_some())
+            {
+                true => {
+                    middle(one, |round| round.recorded.node_percent.unwrap_or_default(), percent)
+                }
                 false => "-".to_owned(),
             }),
             ("s/GB", &|one| middle(one, |round| round.recorded.all_seconds_per_gb, seconds_per_gb)),
