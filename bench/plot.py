@@ -129,7 +129,7 @@ def draw_targets(figures: dict[str, Any], path: Path) -> list[Path]:
             for name, key in speeds.items()
         },
     )
-    if shared := figures["shared"]:
+    if shared := max(figures["shared"], key=lambda one: one["nodes"], default=None):
         for node in range(shared["nodes"]):
             took = [run["node_bytes"][node] / 1e6 for run in shared["runs"]]
             nodes.plot(range(1, len(took) + 1), took, marker="o", label=f"node {node + 1}")

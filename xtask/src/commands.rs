@@ -61,6 +61,9 @@ const SOAKS: [(&str, &str, &str); 2] = [
 /// Seeds of the simulator in `test-long`: those that no run had before.
 const SEEDS_LONG: &str = "20000";
 
+/// Seeds of recorders and storage nodes.
+const SEEDS_OF_STORES_LONG: &str = "3000";
+
 /// Seconds of each fuzz target in `test-long`.
 const FUZZ_SECONDS_LONG: &str = "600";
 
@@ -199,8 +202,9 @@ pub fn test_long() -> Result<()> {
     let cut = steps.finish("test-long");
     let planted = sim::mutants(&[]);
     let seeds = sim::run(&words(&["--seeds", SEEDS_LONG]));
+    let stores = sim::run(&words(&["--stores", "--seeds", SEEDS_OF_STORES_LONG]));
     let fuzzed = fuzz::run(&fuzz::Options::parse(&words(&["--seconds", FUZZ_SECONDS_LONG]))?);
-    cut.and(planted).and(seeds).and(fuzzed)
+    cut.and(planted).and(seeds).and(stores).and(fuzzed)
 }
 
 /// Tests the page over a recorder with emulated sources.

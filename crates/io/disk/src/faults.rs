@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 use catchment_model::limits::DISK_ALIGN_BYTES;
 
@@ -53,6 +54,7 @@ struct Shared {
     sync_error: AtomicI32,
     open_error: AtomicI32,
     finish_error: AtomicI32,
+    finish_delay_ns: AtomicU64,
     preallocate_error: AtomicI32,
     writes: AtomicU64,
     polls: AtomicU64,
@@ -67,6 +69,7 @@ impl Default for Shared {
             sync_error: AtomicI32::new(0),
             open_error: AtomicI32::new(0),
             finish_error: AtomicI32::new(0),
+            finish_delay_ns: AtomicU64::new(0),
             preallocate_error: AtomicI32::new(0),
             writes: AtomicU64::new(0),
             polls: AtomicU64::new(0),
@@ -106,6 +109,11 @@ impl FaultControl {
         self.shared.finish_error.store(error.unwrap_or(0), SeqCst);
     }
 
+    /// Makes the end of every file take so much longer, on a disk with threads of its own.
+    pub fn delay_finishes(&self, by: Duration) {
+        self.shared.finish_delay_ns.store(by.as_nanos().min(u128::from(u64::MAX)) as u64, SeqCst);
+    }
+
     /// Makes every preallocation fail with this error number, as on ext4: the file keeps half of
     /// the blocks. `None`: no more.
     pub fn fail_preallocations(&self, error: Option<i32>) {
@@ -136,6 +144,11 @@ impl FaultControl {
 
     pub(crate) fn check_finish(&self) -> io::Result<()> {
         error_of(self.shared.finish_error.load(SeqCst))
+    }
+
+    /// Waits for as long as the end of a file is to take longer.
+    pub(crate) fn wait_for_finish(&self) {
+        std::thread::sleep(Duration::from_nanos(self.shared.finish_delay_ns.load(SeqCst)));
     }
 
     /// Takes space for a write, in whole blocks, or reports that there is none.

@@ -175,6 +175,7 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
         Job::Finish { file, expected, end, blocks_bytes } => {
             // Before the end is set, which would restore the length of a truncated file.
             let found = presence_of(&expected);
+            faults.inspect(|faults| faults.wait_for_finish());
             let Expected { file: handle, path, .. } = &expected;
             let (result, kept_bytes) = match end {
                 FileEnd::Cut(bytes) => (files::finish(handle, path, bytes, faults), bytes),

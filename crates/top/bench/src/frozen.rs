@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ use anyhow::Context;
 use catchment_config::Rate;
 use catchment_console::ConsoleError;
 use catchment_recorder::{RecorderConfig, TargetConfig};
+use catchment_storage::Run;
 use serde::Serialize;
 
 use crate::Bench;
-use crate::point::{Load, Point, measure_with};
+use crate::point::{Load, Point, measure_in};
 use crate::report::{Section, bytes, table};
+use crate::soak::{is_closed, sorted};
 
 /// Which folders are frozen, and when: from and to, as shares of the recording's time.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +41,10 @@ const FREEZES: [Freeze; 2] = [
 /// A minute of it is frozen.
 const SECONDS: f64 = 75.0;
 const MEMORY_BYTES: u64 = 8 << 30;
-/// What the best-effort folder may hold: it gets what is not frozen out, and what is caught up.
-const BEST_EFFORT_BYTES: u64 = 12 << 30;
+/// What a folder may hold: files go as they are closed, but what is frozen keeps them.
+const FOLDER_BYTES: u64 = 12 << 30;
+/// How often closed files are looked for.
+const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Frozen {
@@ -48,13 +53,10 @@ pub(crate) struct Frozen {
     point: Point,
 }
 
-/// Records at half of `hz`, at which two folders can go on, or at what the disk has room for.
+/// Records at half of `hz`, at which two folders can go on.
 pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Vec<Frozen>)> {
     let seconds = if bench.quick { 3.0 } else { SECONDS };
-    let existing = bench.scratch.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
-    let room_bytes = catchment_disk::free_bytes(existing)? as f64 * 0.9;
-    let event_bytes = Load::FULL.high(bench, Rate(Some(1_000.0)), seconds)?.1 as f64 / 1_000.0;
-    let hz = (hz / 2.0).min(room_bytes / 2.0 / event_bytes);
+    let hz = hz / 2.0;
     let mut found = Vec::new();
     let mut refused = None;
     for frozen in FREEZES {
@@ -84,8 +86,8 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
         ],
     );
     let mut section = Section::new("While targets are frozen", rows).note(
-        "Half of the rate that two required folders take, or what the disk has room for, with a \
-         memory budget of 8 GiB. The best-effort folder is frozen (fsfreeze on a loop mount) for \
+        "Half of the rate that two required folders take, with a memory budget of 8 GiB; files are \
+         removed as they are closed. The best-effort folder is frozen (fsfreeze on a loop mount) for \
          60 of 75 s, the required one for 5 s. Not taken: what the best-effort one did not get, as \
          its ledger counts it. Memory: chunks at their fullest.",
     );
@@ -98,10 +100,10 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
 fn record(bench: &mut Bench<'_>, frozen: Freeze, hz: f64, seconds: f64) -> anyhow::Result<Point> {
     let made = !bench.scratch.exists();
     std::fs::create_dir_all(&bench.scratch)?;
-    let required_bytes = Load::FULL.high(bench, Rate(Some(hz)), seconds)?.1;
     let result = (|| {
-        let required = Mount::make(&bench.scratch, "required", required_bytes * 5 / 4 + (1 << 30))?;
-        let best_effort = Mount::make(&bench.scratch, "best-effort", BEST_EFFORT_BYTES)?;
+        let [required, best_effort] =
+            ["required", "best-effort"].map(|name| Mount::make(&bench.scratch, name, FOLDER_BYTES));
+        let (required, best_effort) = (required?, best_effort?);
         let (started, start) = sync_channel(1);
         let (ended, end) = sync_channel::<()>(1);
         let times = |window: Option<[f64; 2]>| window.map(|at| at.map(|share| share * seconds));
@@ -110,19 +112,30 @@ fn record(bench: &mut Bench<'_>, frozen: Freeze, hz: f64, seconds: f64) -> anyho
             (times(frozen.required), required.0.clone()),
         ];
         let folders = [required.0.clone(), best_effort.0.clone()];
+        let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            for folder in &folders {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        remove_closed(folder);
+                        std::thread::sleep(LOOK);
+                    }
+                });
+            }
             scope.spawn(move || start.recv().is_ok().then(|| freeze(windows, &end)));
             let change = |config: &mut RecorderConfig| {
                 config.memory_bytes = MEMORY_BYTES;
-                let [required, best_effort] = folders;
+                let [required, best_effort] = folders.clone();
                 let required = TargetConfig::folder("required", required);
                 let best_effort = TargetConfig::folder("best-effort", best_effort);
                 let best_effort = TargetConfig { required: false, trends: false, ..best_effort };
                 config.targets = vec![required, best_effort];
                 started.send(()).ok();
             };
-            let point = measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, change);
+            let (rate, most) = ((Rate(Some(hz)), seconds), Some(FOLDER_BYTES));
+            let point = measure_in(bench, Load::FULL, rate, most, change);
             drop(ended);
+            is_over.store(true, Relaxed);
             point
         })
     })();
@@ -130,6 +143,17 @@ fn record(bench: &mut Bench<'_>, frozen: Freeze, hz: f64, seconds: f64) -> anyho
         std::fs::remove_dir(&bench.scratch).ok();
     }
     result
+}
+
+/// Removes the files of runs that are closed. What cannot be read or removed now stays.
+fn remove_closed(folder: &Path) {
+    let is_data = |path: &PathBuf| path.extension().is_some_and(|end| end == "catch");
+    let runs = sorted(folder).unwrap_or_default().into_iter().filter(|path| path.is_dir());
+    for path in runs.flat_map(|run| sorted(&run).unwrap_or_default()).filter(is_data) {
+        if Run::open(&path).is_ok_and(|file| is_closed(&file)) {
+            std::fs::remove_file(&path).ok();
+        }
+    }
 }
 
 /// Without room these rows are left out, so that the bench keeps its other results.

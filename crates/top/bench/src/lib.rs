@@ -29,6 +29,7 @@ mod limits;
 mod machine;
 mod midas_dummy;
 mod midas_sources;
+mod pauses;
 mod point;
 mod process;
 mod python;

@@ -167,10 +167,25 @@ pub(crate) fn measure_with(
     seconds: f64,
     change: impl FnOnce(&mut RecorderConfig),
 ) -> anyhow::Result<Point> {
+    measure_in(bench, load, (rate, seconds), None, change)
+}
+
+/// As [`measure_with`], where files are removed meanwhile: a target needs no more than that.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn measure_in(
+    bench: &mut Bench<'_>,
+    load: Load,
+    (rate, seconds): (Rate, f64),
+    most_bytes: Option<u64>,
+    change: impl FnOnce(&mut RecorderConfig),
+) -> anyhow::Result<Point> {
     let (mut high, bytes) = load.high(bench, rate, seconds)?;
     change(&mut high.recorder);
     let targets = high.recorder.targets();
     let folders: Vec<&Path> = targets.iter().filter_map(|target| target.place.folder()).collect();
+    let bytes = most_bytes.map_or(bytes, |most| bytes.min(most));
     need_space(&bench.scratch, bytes * folders.len() as u64)?;
     let mut emulator = high.emulator.expect("the preset has an emulator");
     emulator.seconds = Some(seconds);

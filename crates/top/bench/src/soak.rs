@@ -141,7 +141,8 @@ pub fn run(arguments: &SoakArguments, out: &mut Out) -> anyhow::Result<Exit> {
     drop(run);
     while files.take(true)? {}
     files.remove()?;
-    let Files { first, count, bytes, verified, problems, .. } = files;
+    let Files { first, count, bytes, verified, mut problems, .. } = files;
+    problems.extend(grown(&looks));
     let figures = Figures {
         seconds,
         emulator: sent,
@@ -223,6 +224,23 @@ fn look(
     })
 }
 
+/// What the node has more of at the end than it had after some minutes.
+fn grown(looks: &[Look]) -> Vec<String> {
+    let mut settled = looks.iter().filter(|look| look.seconds >= SETTLED_SECONDS);
+    let Some((settled, last)) = settled.next().zip(settled.next_back()) else { return Vec::new() };
+    let mut problems = Vec::new();
+    let memory_most = settled.memory_bytes / 20 * 21 + MEMORY_SLACK_BYTES;
+    if last.memory_bytes > memory_most {
+        let [from, to] = [settled, last].map(|look| bytes(look.memory_bytes as f64));
+        problems.push(format!("the node's memory has grown from {from} to {to}"));
+    }
+    if last.descriptors > settled.descriptors + DESCRIPTORS_SLACK {
+        let (from, to) = (settled.descriptors, last.descriptors);
+        problems.push(format!("the node's descriptors have grown from {from} to {to}"));
+    }
+    problems
+}
+
 impl Files {
     fn new(folders: Vec<PathBuf>, verify_every: u64) -> anyhow::Result<Self> {
         let mut files = Self {
@@ -280,9 +298,7 @@ impl Files {
             for path in files {
                 let problems = self.problems.len();
                 match Run::open(&path) {
-                    Ok(file) if file.files().all(|file| file.closed && !file.locked) => {
-                        self.check(&path, &file)?;
-                    }
+                    Ok(file) if is_closed(&file) => self.check(&path, &file)?,
                     // One that is being made cannot be read yet.
                     _ if !all => continue,
                     Ok(_) => self.problems.push(format!("{}: was not closed", path.display())),
@@ -340,7 +356,12 @@ impl First {
     }
 }
 
-fn sorted(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Whether nothing is written to its files any more.
+pub(crate) fn is_closed(run: &Run) -> bool {
+    run.files().all(|file| file.closed && !file.locked)
+}
+
+pub(crate) fn sorted(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut paths: Vec<PathBuf> = entries.collect::<std::io::Result<_>>()?;
     paths.sort();
@@ -392,5 +413,9 @@ fn report(name: String, figures: &Figures) -> anyhow::Result<Report> {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// When the node has taken what it needs, and what it may have more at the end: files come and go.
+const SETTLED_SECONDS: f64 = 180.0;
+const MEMORY_SLACK_BYTES: u64 = 64 << 20;
+const DESCRIPTORS_SLACK: u64 = 8;
 /// How long nothing is done where no file has been closed.
 const REST: Duration = Duration::from_millis(200);

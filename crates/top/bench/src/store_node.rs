@@ -12,6 +12,8 @@ pub(crate) struct Node {
     process: Process,
     folder: PathBuf,
     pub(crate) address: String,
+    /// What senders trust, if connections are under TLS.
+    pub(crate) certificate: Option<PathBuf>,
 }
 
 /// What a storage node says at its end.
@@ -79,8 +81,16 @@ impl Node {
         memory_bytes: u64,
         preallocate_bytes: u64,
     ) -> anyhow::Result<Self> {
-        let name = format!("store-{}", std::process::id());
-        Self::start_in(&scratch.join(name), memory_bytes, preallocate_bytes)
+        Self::start_with(&folder(scratch), (memory_bytes, preallocate_bytes), false)
+    }
+
+    /// As [`Node::start`], with connections under TLS.
+    pub(crate) fn start_tls(
+        scratch: &Path,
+        memory_bytes: u64,
+        preallocate_bytes: u64,
+    ) -> anyhow::Result<Self> {
+        Self::start_with(&folder(scratch), (memory_bytes, preallocate_bytes), true)
     }
 
     /// As [`Node::start`], in that folder.
@@ -89,12 +99,25 @@ impl Node {
         memory_bytes: u64,
         preallocate_bytes: u64,
     ) -> anyhow::Result<Self> {
+        Self::start_with(folder, (memory_bytes, preallocate_bytes), false)
+    }
+
+    fn start_with(
+        folder: &Path,
+        (memory_bytes, preallocate_bytes): (u64, u64),
+        tls: bool,
+    ) -> anyhow::Result<Self> {
         let folder = std::path::absolute(folder)?;
         std::fs::create_dir_all(&folder)?;
+        // The certificate is the one that its page has.
+        let protected = match tls {
+            true => "tls = \"all\"\n[control]\nlisten = \"127.0.0.1:0\"\ntls = \"self-made\"\n",
+            false => "",
+        };
         let text = format!(
             "[store]\nfolder = \"stored\"\n[memory]\nbudget = {memory_bytes}\n\
              [write]\nfile_bytes = \"1 TiB\"\npreallocate_bytes = {preallocate_bytes}\n\
-             [[listen]]\naddress = \"127.0.0.1:0\"\n",
+             [[listen]]\naddress = \"127.0.0.1:0\"\n{protected}",
         );
         std::fs::write(folder.join("store.toml"), text)?;
         let arguments = ["store", "store.toml", "--json"];
@@ -102,7 +125,8 @@ impl Node {
         let first = process.object()?;
         let address = first["address"].as_str().context("a storage node without an address")?;
         let address = address.to_owned();
-        Ok(Self { process, folder, address })
+        let certificate = tls.then(|| folder.join("stored/.catchment/tls/certificate.pem"));
+        Ok(Self { process, folder, address, certificate })
     }
 
     /// The system's number of its process.
@@ -121,6 +145,10 @@ impl Node {
         let text = self.process.wait()?;
         serde_json::from_str(&text).context("what the storage node says at its end")
     }
+}
+
+fn folder(scratch: &Path) -> PathBuf {
+    scratch.join(format!("store-{}", std::process::id()))
 }
 
 impl Drop for Node {

@@ -17,8 +17,9 @@ use crate::discard;
 use crate::frozen;
 use crate::limits::direct_write_once;
 use crate::midas_dummy::{Delay, delay, tcp};
+use crate::pauses::{self, Paused};
 use crate::point::{Load, Point, measure_with};
-use crate::report::{Report, Section, bytes, percent, table};
+use crate::report::{Report, Section, bytes, met, percent, table};
 use crate::search::{Plan, Try, median};
 use crate::shared_nodes::{self, Shared};
 use crate::store_node::Node;
@@ -49,11 +50,17 @@ const PREALLOCATED_BYTES: u64 = 256 << 20;
 /// The rate at which delays are measured, in bytes per second.
 const DELAYED_BYTES: f64 = 50e6;
 
+/// The rates of reference 001, in events per second.
+const RATES: [f64; 3] = [1_000.0, 2_000.0, 4_000.0];
+
+const ONE_FOLDER: &str = "one folder";
+const NODE: &str = "a storage node";
+const FOLDER_AND_NODE: &str = "a folder and a storage node on one disk";
 const TWO_FOLDERS: &str = "two required folders on one disk";
 
 const ARRANGEMENTS: [Arrangement; 5] = [
     Arrangement {
-        name: "one folder",
+        name: ONE_FOLDER,
         arrange: |_, _| {},
         has_node: false,
         limit: Limit::DirectWrite(1.0),
@@ -64,14 +71,9 @@ const ARRANGEMENTS: [Arrangement; 5] = [
         has_node: false,
         limit: Limit::DirectWrite(2.0),
     },
+    Arrangement { name: NODE, arrange: node, has_node: true, limit: Limit::DirectWriteOrTcp(1.0) },
     Arrangement {
-        name: "a storage node",
-        arrange: node,
-        has_node: true,
-        limit: Limit::DirectWriteOrTcp(1.0),
-    },
-    Arrangement {
-        name: "a folder and a storage node on one disk",
+        name: FOLDER_AND_NODE,
         arrange: folder_and_node,
         has_node: true,
         limit: Limit::DirectWriteOrTcp(2.0),
@@ -83,8 +85,18 @@ const ARRANGEMENTS: [Arrangement; 5] = [
 #[derive(Debug, Serialize)]
 struct All {
     found: Vec<Found>,
+    fixed: Vec<Fixed>,
+    pauses: Vec<Paused>,
     frozen: Vec<frozen::Frozen>,
-    shared: Option<Shared>,
+    shared: Vec<Shared>,
+}
+
+/// Recordings at a rate of reference 001.
+#[derive(Debug, Serialize)]
+struct Fixed {
+    name: &'static str,
+    rate_hz: f64,
+    rounds: Vec<Recorded>,
 }
 
 /// Recordings at the highest rate without loss.
@@ -99,20 +111,30 @@ struct Found {
 #[derive(Debug, Serialize)]
 struct Round {
     limit_bytes_per_second: f64,
+    #[serde(flatten)]
+    recorded: Recorded,
+}
+
+/// One recording to an arrangement.
+#[derive(Debug, Serialize)]
+struct Recorded {
     /// Of one CPU, while it took frames and wrote them; the node is a process of its own.
     node_percent: Option<f64>,
+    /// Seconds of a core for each GB, of the recorder and the node together.
+    all_seconds_per_gb: f64,
     #[serde(flatten)]
     point: Point,
 }
 
 impl Round {
     fn share(&self) -> f64 {
-        self.point.durable_bytes_per_second / self.limit_bytes_per_second
+        self.recorded.point.durable_bytes_per_second / self.limit_bytes_per_second
     }
 
     /// The rate of events that could go on.
     fn durable_hz(&self) -> f64 {
-        let Point { sent_hz, bytes_per_second, durable_bytes_per_second, .. } = self.point;
+        let point = &self.recorded.point;
+        let Point { sent_hz, bytes_per_second, durable_bytes_per_second, .. } = *point;
         sent_hz * durable_bytes_per_second / bytes_per_second
     }
 }
@@ -134,18 +156,25 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         &found,
         &[
             ("targets", &|one| one.name.to_owned()),
-            ("bytes/s", &|one| middle(one, |round| round.point.bytes_per_second, bytes)),
+            ("bytes/s", &|one| middle(one, |round| round.recorded.point.bytes_per_second, bytes)),
             ("until durable", &|one| {
-                middle(one, |round| round.point.durable_bytes_per_second, bytes)
+                middle(one, |round| round.recorded.point.durable_bytes_per_second, bytes)
             }),
-            ("receive", &|one| middle(one, |round| round.point.receive_percent, percent)),
-            ("build", &|one| middle(one, |round| round.point.build_percent, percent)),
-            ("write", &|one| middle(one, |round| round.point.write_percent, percent)),
-            ("emulate", &|one| middle(one, |round| round.point.emulate_percent, percent)),
-            ("node", &|one| match one.rounds.iter().any(|round| round.node_percent.is_some()) {
-                true => middle(one, |round| round.node_percent.unwrap_or_default(), percent),
+            ("receive", &|one| middle(one, |round| round.recorded.point.receive_percent, percent)),
+            ("build", &|one| middle(one, |round| round.recorded.point.build_percent, percent)),
+            ("write", &|one| middle(one, |round| round.recorded.point.write_percent, percent)),
+            ("emulate", &|one| middle(one, |round| round.recorded.point.emulate_percent, percent)),
+            ("node", &|one| match one
+                .rounds
+                .iter()
+                .any(|round| round.recorded.node_percent.is_some())
+            {
+                true => {
+                    middle(one, |round| round.recorded.node_percent.unwrap_or_default(), percent)
+                }
                 false => "-".to_owned(),
             }),
+            ("s/GB", &|one| middle(one, |round| round.recorded.all_seconds_per_gb, seconds_per_gb)),
             ("limit", &|one| middle(one, |round| round.limit_bytes_per_second, bytes)),
             ("share", &|one| middle(one, Round::share, share)),
         ],
@@ -159,7 +188,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
             "Limit: direct write, half of it for two places, with a node the smaller of that and \
              of TCP loopback, or receive and discard flat out; the mean of right before and right \
              behind each recording. Share: until durable, of its limit; median of the recordings.",
-        );
+        )
+        .note(both_note(bench, &found));
     let delays = table(
         found.iter().filter_map(|one| Some((one.name, one.delay.as_ref()?))),
         &[
@@ -174,43 +204,128 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let two = found.iter().find(|one| one.name == TWO_FOLDERS);
     let rounds = two.map_or(&[][..], |two| &two.rounds);
     let durable = (!rounds.is_empty()).then(|| median(rounds.iter().map(Round::durable_hz)));
+    let fixed = fixed(bench)?;
     let (frozen, while_frozen) = frozen::run(bench, durable.unwrap_or(2_000.0))?;
-    let mut sections = vec![section, delays, frozen];
+    let (paused, pauses) = pauses::run(bench)?;
+    let mut sections = vec![section, fixed_section(bench, &fixed), delays, frozen, paused];
     // What fails at the end does not take the other figures with it.
     let shared = match shared_nodes::measure(bench) {
         Ok((nodes, shared)) => {
             sections.push(nodes);
-            Some(shared)
+            shared
         }
         Err(error) => {
             bench.broken.push(format!("builders that share storage nodes: {error}"));
-            None
+            Vec::new()
         }
     };
-    Report::new("targets", bench, sections, &All { found, frozen: while_frozen, shared })
+    let all = All { found, fixed, pauses, frozen: while_frozen, shared };
+    Report::new("targets", bench, sections, &all)
+}
+
+fn seconds_per_gb(seconds: f64) -> String {
+    format!("{seconds:.2}")
+}
+
+/// Whether two targets by different ways cost no more than one write and one send.
+fn both_note(bench: &Bench<'_>, found: &[Found]) -> String {
+    let cost = |name: &str| {
+        let one = found.iter().find(|one| one.name == name && !one.rounds.is_empty())?;
+        Some(median(one.rounds.iter().map(|round| round.recorded.all_seconds_per_gb)))
+    };
+    let costs = (cost(FOLDER_AND_NODE), cost(ONE_FOLDER), cost(NODE), cost("none"));
+    let (Some(both), Some(folder), Some(node), Some(none)) = costs else {
+        return "S/GB: seconds of a core, of the recorder and the node.".to_owned();
+    };
+    // Each alone receives and builds, too; both together do that once.
+    let (extra, each) = (both - none, folder + node - 2.0 * none);
+    format!(
+        "S/GB: seconds of a core, of the recorder and the node. Beyond receiving and building \
+         (*none*), a folder and a node together cost {extra:.2}, each alone {:.2} and {:.2}. Asked: \
+         no more than one write and one send (by more than a tenth). {}",
+        folder - none,
+        node - none,
+        met(bench.quick, extra <= 1.1 * each)
+    )
+}
+
+/// Records at the rates of reference 001 to all arrangements.
+fn fixed(bench: &mut Bench<'_>) -> anyhow::Result<Vec<Fixed>> {
+    let rates = if bench.quick { &RATES[..1] } else { &RATES[..] };
+    let seconds = bench.seconds().min(2.0);
+    let mut all = Vec::new();
+    for arrangement in ARRANGEMENTS {
+        for &rate_hz in rates {
+            let name = arrangement.name;
+            let rounds = bench.rounds(format!("{name}, {rate_hz:.0} Hz"), |bench| {
+                record(bench, arrangement, (rate_hz, seconds))
+            })?;
+            all.push(Fixed { name, rate_hz, rounds });
+        }
+    }
+    Ok(all)
+}
+
+fn fixed_section(bench: &Bench<'_>, fixed: &[Fixed]) -> Section {
+    let of = |one: &Fixed, figure: fn(&Recorded) -> f64| median(one.rounds.iter().map(figure));
+    let table = table(
+        fixed,
+        &[
+            ("targets", &|one| one.name.to_owned()),
+            ("rate", &|one| format!("{:.0} kHz", one.rate_hz / 1e3)),
+            ("bytes/s", &|one| bytes(of(one, |recorded| recorded.point.bytes_per_second))),
+            ("discarded", &|one| {
+                format!("{:.2} %", of(one, |recorded| recorded.point.discarded_percent))
+            }),
+            ("receive", &|one| percent(of(one, |recorded| recorded.point.receive_percent))),
+            ("build", &|one| percent(of(one, |recorded| recorded.point.build_percent))),
+            ("write", &|one| percent(of(one, |recorded| recorded.point.write_percent))),
+            ("node", &|one| match one.rounds.iter().any(|one| one.node_percent.is_some()) {
+                true => percent(of(one, |recorded| recorded.node_percent.unwrap_or_default())),
+                false => "-".to_owned(),
+            }),
+        ],
+    );
+    Section::new("Rates of reference 001", table).note(format!(
+        "hades-90 in packets of 32 kB, {:.1} s each, median of {}. Percent of one CPU.",
+        bench.seconds().min(2.0),
+        bench.repeats()
+    ))
+}
+
+/// One recording, with the node that it needs.
+fn record(
+    bench: &mut Bench<'_>,
+    arrangement: Arrangement,
+    (hz, seconds): (f64, f64),
+) -> anyhow::Result<Recorded> {
+    let mut node = arrangement.node(bench)?;
+    let address = node.as_ref().map_or("", |node| &node.address).to_owned();
+    let change = |config: &mut RecorderConfig| (arrangement.arrange)(config, &address);
+    let begin = Instant::now();
+    let point = measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, change)?;
+    let alone = point.core_seconds_per_gb;
+    let Some(node) = &mut node else {
+        return Ok(Recorded { node_percent: None, all_seconds_per_gb: alone, point });
+    };
+    let of_node = own_seconds(node.process())?;
+    let percent = of_node * 100.0 / begin.elapsed().as_secs_f64();
+    let counts = node.end()?;
+    if counts.bad() > 0 {
+        bench.broken.push(format!("{}: {counts:?}", arrangement.name));
+    }
+    let gb = point.targets.iter().map(|one| one.recorded_bytes).max().unwrap_or(0) as f64 / 1e9;
+    let all_seconds_per_gb = alone + of_node / gb.max(1e-9);
+    Ok(Recorded { node_percent: Some(percent), all_seconds_per_gb, point })
 }
 
 /// Recordings at the highest rate without loss, each between two measurements of its limit.
 fn rounds(bench: &mut Bench<'_>, arrangement: Arrangement) -> anyhow::Result<Vec<Round>> {
     let seconds = bench.seconds().min(4.0);
-    let record = |bench: &mut Bench<'_>, hz| {
-        let mut node = arrangement.node(bench)?;
-        let address = node.as_ref().map_or("", |node| &node.address).to_owned();
-        let change = |config: &mut RecorderConfig| (arrangement.arrange)(config, &address);
-        let begin = Instant::now();
-        let point = measure_with(bench, Load::FULL, Rate(Some(hz)), seconds, change)?;
-        let Some(node) = &mut node else { return Ok((point, None)) };
-        let percent = own_seconds(node.process())? * 100.0 / begin.elapsed().as_secs_f64();
-        let counts = node.end()?;
-        if counts.bad() > 0 {
-            bench.broken.push(format!("{}: {counts:?}", arrangement.name));
-        }
-        anyhow::Ok((point, Some(percent)))
-    };
     // The rounds below confirm the rate.
     let plan = Plan { confirmations: 0, ..Plan::from(20_000.0) };
     let found = bench.highest(arrangement.name, plan, |bench, hz| {
-        let (point, _) = record(bench, hz)?;
+        let point = record(bench, arrangement, (hz, seconds))?.point;
         Ok(Try { reached: point.whole && point.rate_kept, value: () })
     })?;
     let mut rounds = Vec::new();
@@ -218,12 +333,12 @@ fn rounds(bench: &mut Bench<'_>, arrangement: Arrangement) -> anyhow::Result<Vec
     let mut before = limit(bench, arrangement)?;
     for _ in 0..4 * bench.repeats() {
         bench.now(format!("{}, {hz:.0} Hz between two limits", arrangement.name))?;
-        let (point, node_percent) = record(bench, hz)?;
+        let recorded = record(bench, arrangement, (hz, seconds))?;
         let behind = limit(bench, arrangement)?;
-        match point.whole && point.rate_kept {
+        match recorded.point.whole && recorded.point.rate_kept {
             true => {
                 let limit_bytes_per_second = f64::midpoint(before, behind);
-                rounds.push(Round { limit_bytes_per_second, node_percent, point });
+                rounds.push(Round { limit_bytes_per_second, recorded });
             }
             false => hz *= 0.96,
         }
