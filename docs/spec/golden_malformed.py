@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from golden_messages import CAMERA
 from golden_tables import TABLES, Piece, message
 
+# An alarm.
+VALUE = dict(kind=3, type=5, flags=1, log=0xFFFFFFFF, name="hot")
+
 # Where, how and what is written over a message.
 Patch = tuple[int, str, int]
 
@@ -166,6 +169,22 @@ def malformed() -> list[tuple[str, str, str, bytes]]:
             "durable above taken",
             record("positions", dict(taken=8, durable=8), "durable", "Q", 9),
         ),
+        ("control", "connection", "attach on control", attach()),
+        ("data", "length", "attach with half a head", attach((4, "I", 20))),
+        ("data", "length", "attach with a body", attach((8, "I", 8))),
+        ("data", "shape", "attach of 32 bytes", attach((16, "H", 32))),
+        ("data", "shape", "attach with a fixed part beyond its head", attach((16, "H", 48))),
+        ("data", "shape", "attach with a record", attach((18, "H", 8), (20, "I", 1))),
+        ("data", "connection", "report on data", report()),
+        ("control", "length", "body of a report", report((8, "I", 8))),
+        ("control", "shape", "report of nothing", sent("report", {})),
+        ("control", "shape", "report of 128 values", report((20, "I", 128))),
+        ("control", "shape", "report of more values than it has", report((20, "I", 2))),
+        ("control", "shape", "value of 120 bytes", report((18, "H", 120))),
+        ("control", "text", "value whose name has a zero in it", value("name", "H", 0x6100)),
+        ("control", "text", "value whose unit is no UTF-8", value("unit", "B", 0xC3)),
+        ("control", "text", "sentence with a zero in it", report((153, "B", 0), text="hot!")),
+        ("control", "text", "sentence that is no UTF-8", report((152, "B", 0xFF), text="hot!")),
         ("control", "bound", "retry after 60,001 ms", bye((16 + 12, "I", 60_001))),
         ("control", "bound", "command 0", sent("command", dict(number=0))),
         ("control", "kind", "answer 5 to a command", sent("answer", dict(number=1, answer=5))),
@@ -236,6 +255,18 @@ def welcome(field_: str, form: str, value: int) -> bytes:
 def record(name: str, values: dict, field_: str, form: str, value: int) -> bytes:
     at = field_at(name, "record", field_, 16 + TABLES[name, "fixed part"].size)
     return sent(name, {}, [values], [(at, form, value)])
+
+
+def attach(*patch: Patch) -> bytes:
+    return sent("attach", dict(session=1, ticket=bytes(range(16))), (), patch)
+
+
+def report(*patch: Patch, text: str = "") -> bytes:
+    return sent("report", {}, [VALUE], patch, text=text)
+
+
+def value(field_: str, form: str, got: int) -> bytes:
+    return record("report", VALUE, field_, form, got)
 
 
 def data(*patch: Patch) -> bytes:

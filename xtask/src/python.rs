@@ -12,7 +12,8 @@ use crate::repository::Repository;
 const REQUIREMENTS: [&str; 2] = ["xtask/requirements.txt", "bench/requirements.txt"];
 
 /// Python's sources, for the formatter and the linter.
-const SOURCES: [&str; 5] = ["crates/top/python", "bench", "clients", "packaging", "docs/spec"];
+const SOURCES: [&str; 6] =
+    ["crates/top/python", "bench", "clients", "packaging", "docs/spec", "examples"];
 
 /// The environment `.venv` in the repository.
 pub struct Python<'a> {

@@ -2,6 +2,19 @@
  * reads those of a recorder, and refuses malformed ones. `core GOLDEN` takes the folder
  * crates/format/wire/tests/golden; it prints what differs.
  */
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the client allocates is counted. */
+static unsigned long allocations;
+
+#define malloc(bytes) (allocations++, malloc(bytes))
+#define calloc(count, bytes) (allocations++, calloc(count, bytes))
+#define realloc(at, bytes) (allocations++, realloc(at, bytes))
+#define strdup(text) (allocations++, strdup(text))
+
 #include "../catchment.c"
 
 static int failures;
@@ -644,7 +657,8 @@ static void pass_messages(struct core *core, struct peer *peer, uint64_t now, ui
 }
 
 /* A ring of 64 KiB through many rounds: fragments of any length, copied or in place, ranges, breaks
- * after which the recorder goes on anywhere between what is durable and what it took. */
+ * after which the recorder goes on anywhere between what is durable and what it took. Nothing is
+ * allocated for any of it. */
 static void all_items_arrive_whatever_breaks(void) {
     struct catchment_source source = {.name = "", .fragment_bytes_max = 40000};
     struct catchment_options options = {.sources = &source, .source_count = 1, .buffer = 1 << 16};
@@ -658,6 +672,8 @@ static void all_items_arrive_whatever_breaks(void) {
     core->state = OPEN;
     log->granted_bytes = 40000;
     open_links(core, 1);
+    CHECK(allocations > 0);
+    allocations = 0;
     for (int step = 0; step < 200000; step++) {
         uint64_t bytes = draw(4) ? draw(200) : draw(40000), what = draw(20);
         struct catchment_fragment fragment = {.key = key};
@@ -704,6 +720,7 @@ static void all_items_arrive_whatever_breaks(void) {
     }
     pass_messages(core, &peer, 1, NONE);
     CHECK(peer.expected == log->made && peer.fragments == made && full > 100);
+    CHECK(allocations == 0);
     drop_core(core);
 }
 

@@ -8,22 +8,25 @@ comes and keeps it, with the sequence of each item; a test tells it what to do w
         ...
         recorder.check()                      # no rule was broken by the sender
 
+As a command it says its address, and then obeys lines: see `obey`.
+
 One thread reads all sockets. Calls of a test take its lock, and so come between two reads. What a
 sender does against a rule is in `faults`, and its connections are closed.
 """
 
 import bisect
+import json
 import selectors
 import socket
 import ssl
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Self
 
-from taken import JOINS, Item, Log, Session
+from taken import JOINS, Connection, Item, Log, Session
 
 MAGIC = b"\x89CTSL\r\n\x1a"
 HELLO, WELCOME, ATTACH, PING, POSITIONS, COMMAND, ANSWER, REPORT, BYE, LOGS, GRANTS = range(1, 12)
@@ -57,25 +60,6 @@ class FaultError(Exception):
 def need(is_kept: bool, *said: object) -> None:
     if not is_kept:
         raise FaultError(" ".join(str(one) for one in said))
-
-
-@dataclass
-class Connection:
-    """One socket."""
-
-    socket: socket.socket
-    buffer: bytearray = field(default_factory=bytearray)
-    number: int = 0
-    sent: int = 0
-    read: int = 0
-    kind: int = 0
-    index: int = -1
-    session: Session | None = None
-    ticket: bytes = b""
-    is_dead: bool = False  # half-open: neither read nor answered, and not closed
-    is_parked: bool = False  # held, and so not in the selector
-    item_bytes: int = 0
-    keys: list[tuple[int, int]] = field(default_factory=list)  # new highest key; bytes up to it
 
 
 class Recorder:
@@ -133,6 +117,11 @@ class Recorder:
     def log(self, name: str = "") -> Log:
         return next(log for log in self.session.logs if log.name == name)
 
+    def count(self) -> int:
+        """Fragments that it has of all front-ends."""
+        sessions = self.sessions.values()
+        return sum(len(log.fragments) for session in sessions for log in session.logs)
+
     def wait(self, until: Callable[[], bool]) -> None:
         """Waits until something holds that the serving thread makes so."""
         with self.changed:
@@ -171,7 +160,8 @@ class Recorder:
         """Reads them again."""
         with self.lock:
             self.is_held = False
-            for connection in [one for one in self.connections if one.is_parked]:
+            parked = [one for one in self.connections if one.is_parked and not one.is_dead]
+            for connection in parked:
                 connection.is_parked = False
                 self.selector.register(connection.socket, selectors.EVENT_READ, connection)
                 self._take_all(connection)
@@ -666,3 +656,42 @@ class Recorder:
         while self.actions and self.taken >= self.actions[0][0]:
             self.actions.pop(0)[1]()
         return self._is_read(connection)
+
+
+def obey(recorder: Recorder, line: str) -> str:
+    """Does what a line says (docs/guide/frontend.md), and returns the line that answers it."""
+    match line.split():
+        case ["hold" | "cut" | "mute" | "restart" as action]:
+            getattr(recorder, action)()
+        case ["go"]:
+            recorder.release()
+        case ["later"]:
+            recorder.is_durable_at_once = False
+        case ["durable"]:
+            recorder.is_durable_at_once = True
+            recorder.make_durable()
+        case ["wait", count] if count.isdecimal():
+            recorder.wait(lambda: recorder.count() >= int(count))
+        case ["taken"]:
+            with recorder.lock:
+                return json.dumps(recorder.session.taken() if recorder.sessions else {})
+        case _:
+            return f"error: no line {line.strip()!r}"
+    return "ok"
+
+
+def main() -> int:
+    with Recorder() as recorder:
+        print(recorder.url, flush=True)
+        for line in sys.stdin:
+            try:
+                print(obey(recorder, line), flush=True)
+            except AssertionError as error:  # a fault, while it waited
+                print(f"error: {error}", flush=True)
+    for fault in recorder.faults:
+        print(fault, file=sys.stderr)
+    return 1 if recorder.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,6 @@
 """What a recorder of tests knows of a sender."""
 
+import socket
 from dataclasses import dataclass, field
 
 JOINS = 1  # a log's answer: it joins the run
@@ -73,3 +74,27 @@ class Session:
     answers: list[tuple[int, int, str]] = field(default_factory=list)
     reports: list[tuple[int, str, bytes, str]] = field(default_factory=list)  # kind, name, value
     bye: int | None = None
+
+    def taken(self) -> dict[str, list[tuple[int, str]]]:
+        """Keys and bytes, in hex, of the fragments of each source."""
+        named = {f"{self.name}/{log.name}".rstrip("/"): log.fragments for log in self.logs}
+        return {name: [(it.key, it.data.hex()) for it in items] for name, items in named.items()}
+
+
+@dataclass
+class Connection:
+    """One socket."""
+
+    socket: socket.socket
+    buffer: bytearray = field(default_factory=bytearray)
+    number: int = 0
+    sent: int = 0
+    read: int = 0
+    kind: int = 0
+    index: int = -1
+    session: Session | None = None
+    ticket: bytes = b""
+    is_dead: bool = False  # half-open: neither read nor answered, and not closed
+    is_parked: bool = False  # held, and so not in the selector
+    item_bytes: int = 0
+    keys: list[tuple[int, int]] = field(default_factory=list)  # new highest key; bytes up to it

@@ -1,5 +1,6 @@
 """The C client without a network, and what a user gets of it: header, library, examples."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,8 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from frontend import CLIENT, FrontEnd, check_fragments, check_sequences, compiled
+from frontend import (
+    CLIENT,
+    FrontEnd,
+    check_fragments,
+    check_sequences,
+    compiled,
+    driver,
+    payload,
+)
 from recorder import Recorder
+
+__all__ = ["driver"]
 
 GOLDEN = CLIENT.parent.parent / "crates/format/wire/tests/golden"
 NO_THREADS = ["-DCATCHMENT_NO_THREADS", "-O1", "-g"]
@@ -159,3 +170,53 @@ def test_the_dummy_front_end_says_what_it_cost(made: Path) -> None:
         for log in logs:
             check_sequences(log)
         recorder.check()
+
+
+def test_the_recorder_is_a_command_for_tests_in_any_language(driver: Path) -> None:
+    """As the guide has it: its address, then an answer to each line."""
+    page = (CLIENT.parent.parent / "docs/guide/frontend.md").read_text()
+    lines = page.split("<!-- lines of recorder.py -->\n")[1].split("\n\n")[0].splitlines()
+    shown = [line.split("`")[1].split()[0] for line in lines if line.startswith("| `")]
+    said = set()
+    command = [sys.executable, "-u", str(CLIENT / "tests/recorder.py")]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as recorder:
+        assert recorder.stdin
+        assert recorder.stdout
+        assert recorder.stderr
+        url = recorder.stdout.readline().strip()
+
+        def tell(line: str) -> str:
+            assert recorder.stdin
+            assert recorder.stdout
+            said.add(line.split(maxsplit=1)[0])
+            recorder.stdin.write(line + "\n")
+            recorder.stdin.flush()
+            return recorder.stdout.readline().strip()
+
+        assert tell("taken") == "{}"
+        with FrontEnd(driver, url, sources="left").opened() as camera:
+            assert tell("later") == "ok"
+            camera.do("send 0 100 1000")
+            assert tell("wait 100") == "ok"
+            assert camera.do("counts 0")["durable"] == 0
+            assert tell("restart") == "ok"
+            for line in ("wait 100", "hold", "cut", "mute"):
+                assert tell(line) == "ok"
+            camera.do("send 0 100 1000")
+            assert tell("go") == "ok"
+            assert tell("durable") == "ok"
+            assert tell("wait 200") == "ok"
+            assert camera.close() == 0
+        taken = json.loads(tell("taken"))
+        assert taken == {"camera/left": [[key, payload(0, key, 1000).hex()] for key in range(200)]}
+        assert tell("jump").startswith("error: no line 'jump'")
+        recorder.stdin.close()
+        assert recorder.stderr.read() == ""
+    assert recorder.returncode == 0
+    assert said - {"jump"} == set(shown)

@@ -12,6 +12,7 @@ fn main() -> Result<(), Error> {
         image.fill(key as u8);
         camera.send(key, &image)?;
     }
-    println!("{:?}", camera.close(Duration::from_secs(10)));
+    let closed = camera.close(Duration::from_secs(10));
+    assert!(closed.is_confirmed(), "{closed:?}");
     Ok(())
 }

@@ -10,6 +10,7 @@ mod disk_faults;
 mod disk_full;
 mod folders;
 mod gauges;
+mod half_open;
 mod injected_faults;
 mod layouts;
 mod links;

@@ -352,12 +352,14 @@ fn strangers_are_told_why_and_harm_nobody() {
 }
 
 #[test]
-fn a_front_end_whose_process_died_begins_another_session() {
+fn a_front_end_whose_process_died_begins_another_session_and_what_it_held_is_its_loss() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::start(config(folder.path())).unwrap();
     let mut front_end = connect(&recorder, &opening(7, &LOGS));
     send(&mut front_end, 0..10);
     front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 10));
+    // What it had made and not sent dies with it.
+    front_end.ping_made(&[13, 10, 11]);
     drop(front_end);
     let is_heard = |reason| reason == Some(ByeReason::NAME_IN_USE);
     let mut front_end = FrontEnd::connect(recorder.addresses()[0], &opening(8, &LOGS));
@@ -376,6 +378,8 @@ fn a_front_end_whose_process_died_begins_another_session() {
     front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 10));
     let (summary, ledger) = end(recorder);
     assert!(!ledger.balance().lost_data(), "{:?}", ledger.balance());
+    let lost = [0, 1, 2].map(|log| ledger.sources[log][Entry::FragmentsLostSender]);
+    assert_eq!(lost, [3, 0, 1]);
     check(&summary, 0..20, Verdict::Balanced);
 }
 

@@ -18,8 +18,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::control_node::own_seconds;
-use crate::limits::direct_write_once;
-use crate::midas_dummy::tcp;
+use crate::midas_dummy::limits;
 use crate::report::{Report, Section, bytes, met, percent, table};
 use crate::search::{median, middle};
 use crate::store_node::{Counts, Node, Phase};
@@ -132,12 +131,6 @@ fn payloads() -> Vec<Arc<[u8]>> {
     };
     let mut payload = || (0..FRAME_BYTES / 8).flat_map(|_| word()).collect();
     (0..DIFFERENT).map(|_| payload()).collect()
-}
-
-/// TCP alone, and direct write alone.
-fn limits(bench: &mut Bench<'_>) -> anyhow::Result<[f64; 2]> {
-    let tcp = tcp(if bench.quick { 0.1 } else { 2.0 })?;
-    Ok([tcp, direct_write_once(bench, None)?.bytes_per_second])
 }
 
 fn record(bench: &mut Bench<'_>, case: Case, payloads: &[Arc<[u8]>]) -> anyhow::Result<Stored> {

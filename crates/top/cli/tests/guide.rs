@@ -1,16 +1,20 @@
 //! The commands of the README and of the guides, run as they are printed.
 //!
 //! Every line of a block that is marked `sh` is given to a shell, page by page and in order, in a
-//! folder with copies of the examples. Three things differ from what a reader types: the examples
-//! and commands use an address of this process in place of 127.0.0.1, so that tests beside each
-//! other do not share ports; the examples have little memory; and recordings take one second. A
-//! command whose remark says `until Ctrl-C` runs until its block ends.
+//! folder with copies of the examples, the clients, and `run.toml` as the guide for front-ends has
+//! it. Three things differ from what a reader types: the examples and commands use an address of
+//! this process in place of 127.0.0.1, so that tests beside each other do not share ports; the
+//! examples have little memory; and recordings take one second. A command whose remark says `until
+//! Ctrl-C` runs until its block ends.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::support::stdout;
+use catchment_model::SourceId;
+use catchment_storage::{Run, Verdict, audit};
+
+use crate::support::{only_run, stdout};
 
 /// What `make test` itself does in an environment of its own: its step `pip install .`.
 const ELSEWHERE: &[&str] = &["python3 -m venv venv", ". venv/bin/activate", "pip install ."];
@@ -35,11 +39,73 @@ fn the_commands_of_the_command_line_guide_run_as_printed() {
 }
 
 #[test]
+fn the_commands_of_the_front_ends_guide_run_as_printed() {
+    run_page("docs/guide/frontend.md", 5);
+}
+
+/// The front-end in Rust that the guide shows is an example of its crate, and what the recorder of
+/// the guide makes of it. The crate is where the guide says.
+#[test]
+fn the_front_end_in_rust_is_recorded_as_printed() {
+    let page = text("docs/guide/frontend.md");
+    let example = text("clients/rust/examples/camera.rs");
+    let (_, code) = example.split_once("\n\n").expect("a comment before it");
+    assert!(page.contains(&format!("```rust\n{code}```\n")), "not as in the guide:\n{code}");
+    let dependency = "catchment-frontend = { path = \"../catchment/clients/rust\" }";
+    assert!(page.contains(&format!("```toml\n[dependencies]\n{dependency}\n```\n")));
+    assert!(text("clients/rust/Cargo.toml").contains("name = \"catchment-frontend\""));
+    let folder = tempfile::tempdir().unwrap();
+    let shell = Shell::prepare(folder.path());
+    let recorder = Running::start(&shell, "catchment run run.toml");
+    let camera = example_program("camera");
+    let address = "catchment+tcp://127.0.0.1:7100";
+    assert!(code.contains(address));
+    shell.run("camera.rs", "", &format!("{} {address}", camera.display()));
+    recorder.end("camera.rs", false);
+    let run = Run::open(only_run(folder.path())).unwrap();
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    let mut keys = Vec::new();
+    for frame in 0..run.frames().len() {
+        let column = run.fragments(frame, SourceId(0)).unwrap();
+        for (row, &key) in column.events().keys().iter().enumerate() {
+            let image = column.fragment(row).expect("of its only source");
+            assert!(image[..] == [key as u8; 10_000], "image {key}");
+            keys.push(key);
+        }
+    }
+    assert!(keys.into_iter().eq(0..1_000));
+}
+
+/// An example's program. All tests of the workspace make it before; some of them alone do not.
+fn example_program(name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_catchment")).with_file_name("examples").join(name);
+    if !program.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--workspace", "--locked", "--example", name]);
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        // With what cargo says of the tests' own package, all that looks at it would be built anew.
+        let of_package =
+            |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].map(|of| name.starts_with(of));
+        for (name, _) in std::env::vars_os() {
+            if of_package(&name.to_string_lossy()).contains(&true) {
+                build.env_remove(name);
+            }
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        assert!(build.current_dir(root).status().expect("cargo").success());
+    }
+    program
+}
+
+#[test]
 fn each_command_and_target_that_the_pages_name_exists() {
     let folder = tempfile::tempdir().unwrap();
     let help = stdout(folder.path(), &["--help"], 0);
     let makefile = text("Makefile");
-    for page in ["README.md", "operating.md", "command-line.md", "python.md"] {
+    for page in ["README.md", "operating.md", "command-line.md", "python.md", "frontend.md"] {
         let page = if page == "README.md" { page.to_owned() } else { format!("docs/guide/{page}") };
         let text = text(&page);
         for (program, known) in [("catchment ", &help), ("make ", &makefile)] {
@@ -62,13 +128,13 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The commands of a page's `sh` blocks, with their remarks.
-fn blocks(page: &str) -> Vec<Vec<String>> {
+/// The lines of a page's blocks of a language: of `sh`, commands with their remarks.
+fn blocks(page: &str, language: &str) -> Vec<Vec<String>> {
     let mut blocks = Vec::new();
     let text = text(page);
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
-        if line == "```sh" {
+        if line.strip_prefix("```") == Some(language) {
             blocks.push(
                 lines.by_ref().take_while(|line| *line != "```").map(str::to_owned).collect(),
             );
@@ -81,7 +147,7 @@ fn run_page(page: &str, commands_min: usize) {
     let folder = tempfile::tempdir().unwrap();
     let shell = Shell::prepare(folder.path());
     let (mut assignments, mut commands) = (String::new(), 0);
-    for block in blocks(page) {
+    for block in blocks(page, "sh") {
         let mut running = Vec::new();
         for line in &block {
             let (command, remark) = line.split_once(" #").unwrap_or((line, ""));
@@ -120,9 +186,12 @@ impl<'a> Shell<'a> {
             });
         let [a, b, c, _] = id.to_be_bytes();
         let shell = Self { folder, address: format!("127.{}.{b}.{}", 1 + a % 254, 1 + c % 254) };
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        std::os::unix::fs::symlink(root.join("clients"), folder.join("clients")).unwrap();
+        let config = blocks("docs/guide/frontend.md", "toml").swap_remove(0).join("\n") + "\n";
+        std::fs::write(folder.join("run.toml"), small(&shell.adapted(&config))).unwrap();
         std::fs::create_dir(folder.join("examples")).unwrap();
-        for entry in std::fs::read_dir(examples).unwrap() {
+        for entry in std::fs::read_dir(root.join("examples")).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "toml") {
                 let text = small(&shell.adapted(&std::fs::read_to_string(&path).unwrap()));

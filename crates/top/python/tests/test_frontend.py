@@ -79,6 +79,24 @@ def test_a_ring_that_is_full_says_so(recorder: frontend.TestRecorder) -> None:
     assert link.try_send(5, b"") is frontend.Sent.ENDED
 
 
+def test_an_answer_that_is_not_used_is_a_warning(recorder: frontend.TestRecorder) -> None:
+    recorder.pause()
+    link = frontend.connect(recorder.url, "camera", buffer="64 KiB", fragment_bytes_max=20_000)
+    source = link.sources[0]
+    answers = [link.try_send(key, bytes(20_000)) for key in range(6)]
+    assert answers[3:] == [frontend.Sent.FULL] * 3
+    assert link.try_send(5, bytes(20_000)) is frontend.Sent.FULL
+    assert source.dropped == 3
+    recorder.go_on()
+    link.send(5, b"sent again")
+    assert source.dropped == 2
+    source.abandon(1, "buffer")
+    assert source.dropped == 1
+    with pytest.warns(RuntimeWarning, match="1 fragments were neither"):
+        assert link.close(600) == 0
+    assert [key for key, _ in recorder.taken("camera")] == [0, 1, 2, 5]
+
+
 def test_what_is_not_durable_is_told(recorder: frontend.TestRecorder) -> None:
     recorder.durable_at_once(False)
     link = frontend.connect(recorder.url, "camera")

@@ -11,6 +11,7 @@ import pytest
 
 import catchment
 from catchment import frontend
+from fixtures import REPOSITORY
 
 CONFIG = """
 [memory]
@@ -196,6 +197,39 @@ def recorder(root: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
     assert process.stdout is not None
     line = next(line for line in process.stdout if line.startswith("Front-ends connect to"))
     return process, f"catchment+tcp://{line.split()[-1].rstrip('.')}"
+
+
+DUMMY = """
+[[sources]]
+name = "dummy-2/s0"
+via = "link"
+[[sources]]
+name = "dummy-2/s1"
+via = "link"
+"""
+
+
+def test_the_dummy_is_recorded_and_read_back(tmp_path: Path) -> None:
+    """The example, from its process to the file: the sources, bytes and keys that it sends."""
+    (tmp_path / "run.toml").write_text(CONFIG[: CONFIG.index("[[sources]]")] + DUMMY)
+    process, url = recorder(tmp_path)
+    options = "--sources 2 --bytes 5000 --rate 2000 --seconds 1 --index 2"
+    dummy = [sys.executable, str(REPOSITORY / "examples/dummy.py"), url, *options.split()]
+    said = subprocess.run(dummy, check=True, capture_output=True, text=True).stdout
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 0
+    assert said.endswith("; 0 not confirmed\n")
+    (run,) = (tmp_path / "runs").glob("run-*")
+    data = np.random.default_rng(1).integers(0, 256, 5000, np.uint8)
+    with catchment.open(run) as recorded:
+        count = len(recorded.events)
+        assert int(said.split()[0]) == 2 * count > 0
+        for source in ("dummy-2/s0", "dummy-2/s1"):
+            assert np.array_equal(recorded[source].fragments().data, np.tile(data, count))
+        keys = np.array(recorded.events.keys)
+        assert (np.diff(keys) == 1).all()
+    assert catchment.audit(run).verdict == "balanced"
 
 
 def test_a_run_that_went_on_after_its_recorder_was_killed_is_one_run(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """The Python of the README and of the guide, run as it is printed, each block in a process."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import catchment
 from catchment import frontend
 from fixtures import REPOSITORY, Node, Recorded, catchment_command
 
@@ -15,9 +18,9 @@ from fixtures import REPOSITORY, Node, Recorded, catchment_command
 START_NS = 1_795_240_837 * 10**9
 
 
-def blocks(page: str) -> list[str]:
-    """Return a page's blocks of Python."""
-    parts = (REPOSITORY / page).read_text().split("\n```python\n")[1:]
+def blocks(page: str, language: str = "python") -> list[str]:
+    """Return a page's blocks of a language."""
+    parts = (REPOSITORY / page).read_text().split(f"\n```{language}\n")[1:]
     return [part.split("\n```\n")[0] for part in parts]
 
 
@@ -83,6 +86,38 @@ def test_the_guides_front_end_sends_as_printed(tmp_path: Path) -> None:
     run_block(timed.replace(address, recorder.url), tmp_path)
     run_block(commanded.replace(address, recorder.url), tmp_path)
     assert recorder.faults == []
+
+
+# A machine with little memory can run tests beside each other.
+SMALL = """
+[memory]
+budget = "256 MiB"
+[write]
+buffer_bytes = "256 KiB"
+preallocate_bytes = "1 MiB"
+"""
+
+
+def test_the_guides_front_end_is_recorded_as_the_guide_says(tmp_path: Path) -> None:
+    config, *_ = blocks("docs/guide/frontend.md", "toml")
+    block, *_ = blocks("docs/guide/frontend.md")
+    address = "127.0.0.1:7100"
+    assert address in config
+    (tmp_path / "run.toml").write_text(config.replace(address, "127.0.0.1:0") + SMALL)
+    command = [sys.executable, "-m", "catchment", "run", "run.toml"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as recorder:
+        assert recorder.stdout is not None
+        line = next(line for line in recorder.stdout if line.startswith("Front-ends connect to"))
+        run_block(block.replace(address, line.split()[-1].rstrip(".")), tmp_path)
+        recorder.send_signal(signal.SIGINT)
+        recorder.stdout.read()
+    assert recorder.returncode == 0
+    (run,) = (tmp_path / "runs").glob("run-*")
+    with catchment.open(run) as recorded:
+        assert list(recorded.events.keys) == list(range(1000))
+        images = recorded["camera"].fragments().data.view(np.uint16).reshape(1000, 256, 256)
+        assert (images == np.arange(1000, dtype=np.uint16)[:, None, None]).all()
+    assert catchment.audit(run).verdict == "balanced"
 
 
 def test_the_readmes_block_reads_the_run_of_its_ten_minutes(tmp_path: Path) -> None:

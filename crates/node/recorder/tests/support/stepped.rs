@@ -212,6 +212,11 @@ impl Stepped {
         data
     }
 
+    /// What was answered on a connection since that was asked last.
+    pub fn read_answers(&self, connection: usize) -> Vec<u8> {
+        self.queues.read_answers(connection)
+    }
+
     /// Sends bytes over a connection; how many it takes.
     pub fn try_write(&mut self, connection: usize, bytes: &[u8]) -> usize {
         self.queues.write(connection, bytes).expect("it is open")

@@ -39,6 +39,8 @@ import enum
 import os
 import re
 import sys
+import threading
+import warnings
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
@@ -118,6 +120,10 @@ class SourceLink:
         self._link = link
         self._index = index
         self.name = name
+        # What `try_send` found no room for; `_full` is the newest key of it.
+        self._lock = threading.Lock()
+        self._full: int | None = None
+        self._dropped = 0
 
     def __repr__(self) -> str:
         """Name it."""
@@ -140,6 +146,8 @@ class SourceLink:
         payload, flags = _payload(data)
         flags |= _BROKEN * broken
         self._link.send(self._index, key, payload, tag, flags, groups)
+        if key == self._full:
+            self._accepted_after_all()
 
     def try_send(
         self,
@@ -150,10 +158,32 @@ class SourceLink:
         broken: bool = False,
         groups: int = 0,
     ) -> Sent:
-        """Append a fragment if there is room, and return what became of it."""
+        """Append a fragment if there is room, and return what became of it.
+
+        The answer is to be used. After `Sent.FULL` nothing was appended: send the same key again,
+        or say by `abandon` that it was dropped. `dropped` counts the fragments of which neither
+        was done, and `close` issues a RuntimeWarning.
+        """
         payload, flags = _payload(data)
         flags |= _BROKEN * broken
-        return Sent(self._link.try_send(self._index, key, payload, tag, flags, groups))
+        sent = Sent(self._link.try_send(self._index, key, payload, tag, flags, groups))
+        if sent is Sent.FULL:
+            with self._lock:
+                self._dropped += key != self._full
+                self._full = key
+        elif sent is Sent.ACCEPTED and key == self._full:
+            self._accepted_after_all()
+        return sent
+
+    def _accepted_after_all(self) -> None:
+        with self._lock:
+            self._dropped -= 1
+            self._full = None
+
+    @property
+    def dropped(self) -> int:
+        """Fragments that `try_send` had no room for, neither sent again nor abandoned so far."""
+        return self._dropped
 
     def abandon(
         self,
@@ -164,6 +194,9 @@ class SourceLink:
     ) -> None:
         """Say that fragments were made and dropped, with their lowest and highest key if known."""
         self._link.abandon(self._index, count, reason, keys)
+        with self._lock:
+            self._dropped = max(self._dropped - count, 0)
+            self._full = None
 
     def setting(self, name: str, value: str) -> None:
         """Say that a setting has changed before the next fragment."""
@@ -235,7 +268,10 @@ class ChannelLink(_Sender):
         self._link.send_packet(0, _payload(packet)[0])
 
     def try_send(self, packet: ArrayLike | bytes | bytearray | memoryview) -> Sent:
-        """Append a packet if there is room, and return what became of it."""
+        """Append a packet if there is room, and return what became of it.
+
+        The answer is to be used: after `Sent.FULL` nothing was appended.
+        """
         return Sent(self._link.try_send_packet(0, _payload(packet)[0]))
 
     @property
@@ -264,6 +300,20 @@ class Frontend(_Sender):
     def __getitem__(self, source: str) -> SourceLink:
         """Return a source by its name."""
         return self._sources[source]
+
+    def close(self, timeout: float = 10.0) -> int:
+        """Wait until everything is durable, at most `timeout` seconds, and end.
+
+        Return how many fragments, marks and abandoned fragments are not confirmed: those that are
+        not durable, and those that a run has ended without. Issue a RuntimeWarning if fragments
+        that `try_send` had no room for were neither sent again nor abandoned.
+        """
+        count = super().close(timeout)
+        dropped = sum(source.dropped for source in self.sources)
+        if dropped:
+            text = f"{dropped} fragments were neither sent again nor abandoned after Sent.FULL"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return count
 
     @property
     def sources(self) -> list[SourceLink]:

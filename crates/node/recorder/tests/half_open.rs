@@ -1,0 +1,153 @@
+//! A front-end of which nothing comes any more, though nobody has closed its connections, in
+//! virtual time.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use catchment_model::Entry;
+use catchment_recorder::{RecorderConfig, SourceConfig};
+use catchment_storage::Verdict;
+use catchment_wire::session::{Bye, ByeReason, CONTROL, Control, Encoder, Ping, parse};
+
+use crate::support;
+use crate::support::front_end::fragments;
+use crate::support::stepped::{MS, Stepped};
+
+/// How long events wait for a front-end that fell silent, from its last byte on: `link.resume`.
+const RESUME_MS: u64 = 10_000;
+/// How often each of them says something.
+const EACH_MS: u64 = 100;
+/// What comes of both, in so many events.
+const OF_BOTH: u64 = 10;
+
+fn config() -> RecorderConfig {
+    let mut config = support::detector::small_frames("".as_ref(), None);
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let source = |name: &str| SourceConfig::over_session(name, address);
+    config.sources = vec![source("near"), source("far")];
+    config.access.resume_ns = RESUME_MS * MS;
+    // No time-out closes an event.
+    config.build.timeout_ns = 3_600_000 * MS;
+    config
+}
+
+/// A front-end of one source, whose keys are its sequences.
+struct FrontEnd {
+    control: usize,
+    data: usize,
+    pings: u32,
+    messages: u32,
+    /// What came on control and is not read.
+    answers: Vec<u8>,
+}
+
+impl FrontEnd {
+    /// `made`: how many fragments it had before, in the same session.
+    fn open(run: &mut Stepped, name: &str, made: u64) -> Self {
+        let data = run.open_session_of(name, &[("", 0, made)]);
+        // Its control connection was opened right before. The first messages are hello and its
+        // table there, and attach here.
+        Self { control: data - 1, data, pings: 2, messages: 1, answers: Vec::new() }
+    }
+
+    /// Sends a fragment, and a ping.
+    fn send(&mut self, run: &mut Stepped, key: u64) {
+        run.write(self.data, &fragments(self.messages, 0, key, &[(key, &[key as u8])]));
+        run.sent(1);
+        let mut ping = [0; 64];
+        let cookie = u64::from(self.pings);
+        let bytes = Encoder::begin(&mut ping, self.pings, &Ping { cookie }).finish("", &[]);
+        run.write(self.control, &ping[..bytes]);
+        self.messages += 1;
+        self.pings += 1;
+    }
+
+    /// The bye that has come to its machine, if there is one.
+    fn bye(&mut self, run: &Stepped) -> Option<Bye> {
+        self.answers.extend_from_slice(&run.read_answers(self.control));
+        let mut rest = &self.answers[..];
+        let mut bye = None;
+        // The number of a message stands at the end of its header.
+        while let Some(number) = rest.get(12..16) {
+            let number = u32::from_le_bytes(number.try_into().expect("four bytes"));
+            let message = parse(rest, number, CONTROL).expect("sound").expect("whole");
+            if let Ok(Some(Control::Bye(one, _))) = Control::read(&message) {
+                bye = Some(one);
+            }
+            rest = &rest[message.used..];
+        }
+        self.answers.clear();
+        bye
+    }
+}
+
+/// Lets a front-end fall silent while another one goes on, until the time of its resume is nearly
+/// over. Returns the other one, and the keys that only it has sent.
+fn fall_silent(run: &mut Stepped) -> (FrontEnd, std::ops::Range<u64>) {
+    let [mut near, mut far] = ["near", "far"].map(|name| FrontEnd::open(run, name, 0));
+    for key in 0..OF_BOTH {
+        near.send(run, key);
+        far.send(run, key);
+        run.pass(EACH_MS);
+        assert!(far.bye(run).is_none() && near.bye(run).is_none());
+    }
+    let (mut passed_ms, mut key, mut told) = (EACH_MS, OF_BOTH, None);
+    while passed_ms < RESUME_MS - 2 * EACH_MS {
+        near.send(run, key);
+        key += 1;
+        run.pass(EACH_MS);
+        passed_ms += EACH_MS;
+        assert!(near.bye(run).is_none());
+        if let Some(bye) = far.bye(run) {
+            assert_eq!(bye.reason, ByeReason::SILENT);
+            assert!((2_500..=3_000).contains(&bye.detail), "{bye:?}");
+            assert!(told.replace(passed_ms).is_none());
+        }
+    }
+    let told_ms = told.expect("it is told");
+    assert!((2_500..=3_000).contains(&told_ms), "after {told_ms} ms");
+    let now = run.snapshot();
+    assert_eq!((now.counts.events_complete, now.counts.events_incomplete), (OF_BOTH, 0));
+    let [of_near, of_far] = &now.links[..] else { panic!("two sources") };
+    assert_eq!((of_near.waits, of_far.waits), (0, 1));
+    assert!(of_far.waited_ms >= passed_ms - told_ms - EACH_MS, "{of_far:?}");
+    (near, OF_BOTH..key)
+}
+
+#[test]
+fn a_half_open_front_end_is_told_within_three_seconds_and_goes_on_within_its_resume() {
+    let mut run = Stepped::begin(&config());
+    let (mut near, missed) = fall_silent(&mut run);
+    let mut far = FrontEnd::open(&mut run, "far", missed.end);
+    for key in missed.clone() {
+        far.send(&mut run, key);
+    }
+    for key in missed.end..missed.end + OF_BOTH {
+        near.send(&mut run, key);
+        far.send(&mut run, key);
+        run.pass(EACH_MS);
+        assert!(far.bye(&run).is_none() && near.bye(&run).is_none());
+    }
+    let last = run.end();
+    let events = missed.end + OF_BOTH;
+    assert_eq!((last.counts.events_complete, last.counts.events_incomplete), (events, 0));
+    assert_eq!(last.ledger.sources[1][Entry::LinkResumes], 1);
+    assert!(!last.ledger.balance().lost_data(), "{:?}", last.ledger.balance());
+    let (is_intact, audit) = run.read();
+    assert!(is_intact && audit.verdict == Verdict::Balanced, "{audit:?}");
+}
+
+#[test]
+fn behind_its_resume_nothing_waits_for_a_half_open_front_end() {
+    let mut run = Stepped::begin(&config());
+    let (mut near, missed) = fall_silent(&mut run);
+    for key in missed.end..missed.end + 5 {
+        near.send(&mut run, key);
+        run.pass(EACH_MS);
+    }
+    let now = run.snapshot();
+    assert!(now.counts.events_incomplete > 0, "{:?}", now.counts);
+    let last = run.end();
+    assert_eq!(last.ledger.sources[1][Entry::FragmentsMissing], missed.end + 5 - OF_BOTH);
+    assert_eq!(last.ledger.sources[0][Entry::FragmentsMissing], 0);
+    assert_eq!(run.read().1.verdict, Verdict::DataLost);
+}
