@@ -31,7 +31,8 @@ fn config(skew_bytes: u64) -> RecorderConfig {
     (config.frame.bytes, config.frame.time_ns) = (128 << 10, 20 * MS);
     config.write.buffer_bytes = 64 << 10;
     config.access.skew_bytes = skew_bytes;
-    config.memory_bytes = 16 << 20;
+    // Three quarters of what is beyond the least are chunks: 10 MiB in all.
+    config.memory_bytes = config.memory_bytes_min() + (8 << 20);
     config
 }
 
