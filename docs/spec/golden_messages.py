@@ -20,13 +20,19 @@ CAMERA = dict(
 
 
 def hello(
-    number: int, run: bytes, first: int, made: int, token: str = "", command: int = 0
+    number: int,
+    run: bytes,
+    first: int,
+    made: int,
+    token: str = "",
+    command: int = 0,
+    skew_bytes: int = 0,
 ) -> list[Piece]:
     fixed = dict(
         session=SESSION,
         run=run,
         buffer_bytes=64 << 20,
-        skew_bytes=0,
+        skew_bytes=skew_bytes,
         buffer_ms=640,
         log_count=1,
         data_connections=1,
@@ -44,7 +50,13 @@ def hello(
 
 
 def welcome(
-    number: int, ticket: bytes, epoch: int, next_: int, durable: int, command: int = 0
+    number: int,
+    ticket: bytes,
+    epoch: int,
+    next_: int,
+    durable: int,
+    command: int = 0,
+    skew_bytes: int = 0,
 ) -> list[Piece]:
     fixed = dict(
         session=SESSION,
@@ -57,7 +69,7 @@ def welcome(
         command=command,
         ping_ms=500,
         silence_ms=2500,
-        skew_bytes=0,
+        skew_bytes=skew_bytes,
         message_bytes_max=MESSAGE_BYTES_MAX,
         log_count=1,
     )
@@ -181,6 +193,14 @@ def others() -> list[tuple[str, list[Piece]]]:
         ),
         ("recorder, control", message("positions", 6, dict(cookie=2, epoch=1, unread=1))),
         ("recorder, control, of a later minor version", later(7)),
+        (
+            "sender, control, with a skew",
+            preamble(1) + hello(0, bytes(16), 0, 0, skew_bytes=1 << 30),
+        ),
+        (
+            "recorder, control, with a skew",
+            preamble(1) + welcome(0, TICKETS[0], 0, 0, 0, skew_bytes=4 << 20),
+        ),
         (
             "sender, data 0",
             message("heartbeat", 2, {})

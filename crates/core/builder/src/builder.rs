@@ -149,6 +149,17 @@ impl<M: Matcher> Builder<M> {
         self.matcher.hold(source, &self.matched);
     }
 
+    /// Hands over the sources that promise and for which the next event waits, by what was closed
+    /// last. A rule that matches by time names none.
+    pub fn awaited(&mut self, mut each: impl FnMut(usize)) {
+        self.matcher.awaited(&mut each);
+    }
+
+    /// How many events are closed and wait to be cut.
+    pub fn row_count(&self) -> u64 {
+        self.matched.row_count()
+    }
+
     /// How many fragments of a source are in no event yet, of at most `parked_max`.
     pub fn parked(&self, source: usize) -> usize {
         self.matcher.parked(source)

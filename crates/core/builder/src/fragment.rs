@@ -56,6 +56,7 @@ impl Fragment {
             SourceNote::ExpectedIn(groups) => (7, groups),
             SourceNote::Named(groups) => (8, groups),
             SourceNote::Excused(number) => (9, number),
+            SourceNote::Behind(of) => (10, of),
         };
         Self::note(source, NoteKind::Said, which, value)
     }
@@ -75,6 +76,7 @@ impl Fragment {
             7 => SourceNote::ExpectedIn(self.offset),
             8 => SourceNote::Named(self.offset),
             9 => SourceNote::Excused(self.offset),
+            10 => SourceNote::Behind(self.offset),
             _ => return None,
         })
     }
@@ -176,6 +178,10 @@ pub enum SourceNote {
     /// In the events of its fragments that follow these groups took part; 0: it names none, and
     /// every source is expected. Heard of the first source that names any.
     Named(u64),
+    /// What it sends next stands behind what there is no memory for, and that memory will not come
+    /// while events wait for it: they wait for it no more, until it speaks. The number is for who
+    /// pushes fragments.
+    Behind(u64),
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

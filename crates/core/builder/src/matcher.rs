@@ -37,6 +37,11 @@ pub trait Matcher {
     /// Called in each duty cycle before [`poll`](Self::poll) while this lasts.
     fn hold(&mut self, source: usize, matched: &Matched);
 
+    /// Hands over the sources that promise and for which the next event waits.
+    fn awaited(&mut self, each: &mut dyn FnMut(usize)) {
+        let _ = each;
+    }
+
     /// Closes the events that are due. Called once per duty cycle, even without new fragments.
     fn poll(&mut self, matched: &mut Matched);
 

@@ -192,8 +192,7 @@ impl NumberMatcher {
         position.is_some_and(|position| self.parked.has_ahead(index, near(position)))
     }
 
-    /// Sets the position of a voter to `key`, which ends in `number`, and takes the fragments of
-    /// its claims that agree.
+    /// Sets a voter's position to `key`, which ends in `number`, and takes claims that agree.
     fn place_at(&mut self, voter: usize, key: u64, number: u64, matched: &mut Matched) {
         let claims = self.horizon.place_at(voter, key, self.now_ns);
         if !claims.is_empty() {
@@ -283,8 +282,7 @@ impl NumberMatcher {
         matched.discard(index, ordinal, fragment, reason);
     }
 
-    /// Handles parked fragments. At the end of the run they no longer wait. Returns whether a
-    /// quorum was followed.
+    /// Handles parked fragments, which at the end wait no longer. Returns if a quorum was followed.
     fn follow(&mut self, at_end: bool, matched: &mut Matched) -> bool {
         // While released rows wait to be cut, the matcher releases no more.
         let backlog = !at_end && matched.row_count() > self.events.window.events();
@@ -585,6 +583,10 @@ impl Matcher for NumberMatcher {
             }
             _ => {}
         }
+    }
+
+    fn awaited(&mut self, each: &mut dyn FnMut(usize)) {
+        self.awaited_promises(each);
     }
 
     fn poll(&mut self, matched: &mut Matched) {

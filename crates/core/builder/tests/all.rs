@@ -1,6 +1,7 @@
 //! The tests of this crate over its public interface, as one program: it is linked once.
 
 mod begun_again;
+mod behind;
 mod closing;
 mod conformance;
 mod continuing;

@@ -411,6 +411,20 @@ fn parts_marks_and_heartbeats_are_read() {
 }
 
 #[test]
+fn a_skew_is_asked_for_and_as_much_of_it_granted_as_there_is() {
+    let others = golden(OTHERS);
+    let with_skew = others.iter().filter(|one| one.who.contains("skew")).flat_map(controls);
+    let skews: Vec<u64> = with_skew
+        .filter_map(|control| match control {
+            Control::Hello(hello, _) => Some(hello.skew_bytes),
+            Control::Welcome(welcome) => Some(welcome.skew_bytes),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(skews, [1 << 30, 4 << 20]);
+}
+
+#[test]
 fn what_a_later_minor_version_adds_is_passed_over() {
     let others = golden(OTHERS);
     let later = others.iter().find(|one| one.who.contains("later")).unwrap();

@@ -31,6 +31,9 @@ pub struct LinkAccess {
     /// How long events wait for a required front-end that fell silent without a word, from its last
     /// byte on. Nothing waits at a storage node.
     pub resume_ns: u64,
+    /// How far the sources of one data connection may be out of order: no more is granted. Nothing
+    /// is at a storage node.
+    pub skew_bytes: u64,
     /// The node's certificate.
     pub certificate: Option<TlsServer>,
     /// The node's tokens.
@@ -77,8 +80,8 @@ impl Default for LinkAccess {
     fn default() -> Self {
         let (tls, needs_token, without_protection) = (TlsRule::None, false, false);
         let (certificate, tokens) = (None, None);
-        let resume_ns = 5_000_000_000;
-        Self { tls, needs_token, without_protection, resume_ns, certificate, tokens }
+        let (resume_ns, skew_bytes) = (5_000_000_000, 4 << 20);
+        Self { tls, needs_token, without_protection, resume_ns, skew_bytes, certificate, tokens }
     }
 }
 

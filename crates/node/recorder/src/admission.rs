@@ -440,7 +440,8 @@ impl Sessions {
             command: session.commander.number(),
             ping_ms: PING_MS,
             silence_ms: SILENCE_MS,
-            skew_bytes: 0,
+            // What is granted of it is set aside once the session is admitted.
+            skew_bytes: hello.skew_bytes,
             message_bytes_max: match service {
                 Service::Channels => channel_link::MESSAGE_BYTES_MAX,
                 _ => MESSAGE_BYTES_MAX,

@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{
-    BuilderConfig, ColumnCut, Cut, Discard, Fragment, Jump, Restart, SourceRole, Span, TooLarge,
+    BuilderConfig, ColumnCut, Cut, Discard, Fragment, Jump, Restart, SourceNote, SourceRole, Span,
+    TooLarge,
 };
 use catchment_model::units::Bytes;
 use catchment_model::{Entry, SourceId};
@@ -87,6 +88,15 @@ fn given_up(live: &Live, source: SourceId) -> String {
     format!(
         "events do not wait for source {name:?}: for build.timeout it sent neither fragments nor \
          low-water keys, nor that it is idle"
+    )
+}
+
+/// The warning when events do not wait for a source that was held with its connection.
+fn skewed(live: &Live, source: SourceId) -> String {
+    let name = &live.names[source.index()];
+    format!(
+        "events did not wait for source {name:?}: its front-end sends others of the same \
+         connection further ahead of it than listen.skew_bytes and memory allow (fragments_skew)"
     )
 }
 
@@ -203,7 +213,9 @@ impl Build {
                     ..Alignment::default()
                 };
                 self.live.set_alignment(source, alignment);
-                if of_source.iter().any(|(_, status)| status.given_up) {
+                // Of one that is held something else is said.
+                let is_held = pipeline.pausable.held.is_held(source.0);
+                if !is_held && of_source.iter().any(|(_, status)| status.given_up) {
                     self.live.warn_once(given_up(&self.live, source));
                 }
             }
@@ -291,6 +303,9 @@ impl Pipeline {
             self.waiting.push_back(FrameCut { cut, group: 0, decided });
             work += 1;
         }
+        let has_frames = self.waiting_fill.level() > 0 || !self.waiting.is_empty();
+        let is_calm = !has_frames && self.builder.row_count() == 0;
+        self.pausable.look(&mut self.builder, (now_ns, is_calm), &self.lanes);
         work
     }
 
@@ -323,9 +338,10 @@ impl Pipeline {
                 }
                 let mut rest = part;
                 while !rest.is_empty() {
-                    let builder = &mut self.builder;
-                    let fragments = self.tape.take(&mut rest, |source, note| {
-                        builder.note(now_ns, source, note);
+                    let (builder, pausable) = (&mut self.builder, &mut self.pausable);
+                    let fragments = self.tape.take(&mut rest, |source, note| match note {
+                        SourceNote::Behind(calm) => pausable.behind.push((source, calm)),
+                        note => builder.note(now_ns, source, note),
                     });
                     self.pausable.take(fragments);
                     self.builder.push(now_ns, fragments);
@@ -437,6 +453,13 @@ pub(crate) struct Pausable {
     waits: Vec<bool>,
     promises: Vec<bool>,
     held: Arc<Held>,
+    /// Whether the next event waits for it. Looked at while some source that promises is held.
+    awaited: Vec<bool>,
+    /// Sources that stand behind what there was no memory for, and in which calm that was.
+    behind: Vec<(usize, u64)>,
+    /// Times in which nothing was on its way to the targets, and whether the last of them lasts.
+    calms: u64,
+    is_calm: bool,
 }
 
 impl Pausable {
@@ -444,7 +467,9 @@ impl Pausable {
         let waits = config.pausable.clone();
         let count = if waits.contains(&true) { waits.len() } else { 0 };
         let promises = (0..count).map(|source| config.promising.get(source) == Some(&true));
-        Self { taken: vec![0; count], promises: promises.collect(), waits, held }
+        let (taken, promises, awaited) = (vec![0; count], promises.collect(), vec![false; count]);
+        let (behind, calms, is_calm) = (Vec::new(), 0, false);
+        Self { taken, promises, waits, held, awaited, behind, calms, is_calm }
     }
 
     #[inline]
@@ -491,6 +516,38 @@ impl Pausable {
             let ColumnCut { missing, not_sent, .. } = cut.columns[source];
             let count = behind.min(missing - not_sent);
             live.links[lanes[source].1.index()].fragments_skew.fetch_add(count, Relaxed);
+            if count > 0 {
+                live.warn_once(skewed(live, lanes[source].1));
+            }
+        }
+    }
+
+    /// Says for which sources the next event waits, where some are held; and whether memory may
+    /// come free before one more closes: not if it is calm. The next event closes without those
+    /// that stand behind what there is no memory for in the same calm.
+    fn look(
+        &mut self,
+        builder: &mut RuledBuilder,
+        (now_ns, is_calm): (u64, bool),
+        lanes: &[(u32, SourceId)],
+    ) {
+        if is_calm != self.is_calm {
+            (self.is_calm, self.calms) = (is_calm, self.calms + u64::from(is_calm));
+            self.held.show_calm(if is_calm { self.calms } else { 0 });
+        }
+        let Self { promises, held, awaited, behind, .. } = self;
+        let promising = (0..awaited.len()).filter(|&source| promises[source]);
+        let is_held = promising.clone().any(|source| held.is_held(lanes[source].1.0));
+        if !is_held {
+            return behind.clear();
+        }
+        awaited.fill(false);
+        builder.awaited(|source| awaited[source] = true);
+        promising.for_each(|source| held.show_awaited(lanes[source].1.0, awaited[source]));
+        for (source, calm) in behind.drain(..) {
+            if is_calm && calm == self.calms && awaited[source] {
+                builder.note(now_ns, source, SourceNote::Behind(calm));
+            }
         }
     }
 

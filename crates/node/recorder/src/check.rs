@@ -179,6 +179,10 @@ impl RecorderConfig {
             let expected = format_args!("{} to {}", Time(*bounds.start()), Time(*bounds.end()));
             require(bounds.contains(&ns), key, expected, Time(ns))?;
         }
+        for (number, access) in self.accesses().iter().enumerate() {
+            let (key, bytes) = (format!("listen[{number}].skew_bytes"), access.skew_bytes);
+            require(bytes <= SKEW_BYTES_MAX, &key, "at most 1 GiB", Bytes(bytes))?;
+        }
         // The kernel counts a buffer's bytes twice, in 31 bits.
         let bytes = receive.socket_buffer_bytes;
         let got = format_args!("{bytes} bytes");
@@ -416,6 +420,8 @@ pub(crate) fn require(
     Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
 }
 
+/// What a welcome can grant.
+const SKEW_BYTES_MAX: u64 = 1 << 30;
 /// The most networks from which a source may send: each of its datagrams is compared with them.
 const NETWORKS_MAX: usize = 64;
 const MS: u64 = 1_000_000;

@@ -22,7 +22,7 @@ use rtrb::{Producer, RingBuffer};
 
 use crate::live::{Live, MalformedPacket};
 use crate::live_link::LiveLink;
-use crate::pool::{CHUNKS_BESIDE, Chunk, ChunkPool, Held, Space};
+use crate::pool::{CHUNKS_BESIDE, Chunk, ChunkPool, Held, Reserve, Space};
 use crate::senders::SenderPair;
 use crate::train_room::TrainRoom;
 use crate::unread::Look;
@@ -53,6 +53,8 @@ pub(crate) struct Ingest {
     /// Whether the last descriptor was passed on.
     is_over: bool,
     pool: Arc<ChunkPool>,
+    /// What is set aside for the connection whose items are taken now, if they may use it.
+    reserve: Option<Reserve>,
     trains: Option<Arc<TrainRoom>>,
     held: Arc<Held>,
     live: Arc<Live>,
@@ -128,6 +130,7 @@ impl Ingest {
             ring_fill,
             is_over: false,
             pool,
+            reserve: None,
             trains,
             held,
             live,
@@ -185,10 +188,9 @@ impl Ingest {
     /// A new chunk, if the source may have one and one is free.
     fn take_chunk(&mut self, account: usize) -> Option<Chunk> {
         let Account { source, share, .. } = self.accounts[account];
-        if self.held.of(source.0) >= share {
-            return None;
-        }
-        let next = self.pool.take()?;
+        let has_share = self.held.of(source.0) < share;
+        let own = if has_share { self.pool.take() } else { None };
+        let next = own.or_else(|| self.reserve.as_mut()?.take())?;
         self.held.took(source.0, 1);
         Some(next)
     }
@@ -243,8 +245,10 @@ impl Ingest {
     ) -> bool {
         let Account { source: SourceId(source), share, .. } = self.accounts[account];
         let count = bytes.div_ceil(self.pool.chunk_bytes() as u64);
-        let taken = u64::from(self.held.of(source)) + count <= u64::from(share)
+        let own = u64::from(self.held.of(source)) + count <= u64::from(share)
             && self.pool.take_chain(bytes, chunks);
+        let reserve = self.reserve.as_mut();
+        let taken = own || reserve.is_some_and(|one| one.take_chain(count as usize, chunks));
         if taken {
             self.held.took(source, count as u32);
         }
@@ -292,6 +296,36 @@ impl Ingest {
     pub(crate) fn give_back_chain(&mut self, account: usize, chunks: &mut Vec<Chunk>) {
         self.held.gave(self.accounts[account].source.0, chunks.len() as u32);
         self.pool.take_back(chunks);
+    }
+
+    /// Lets what is taken from now on use a reserve, or no more. Returns what it could use before.
+    pub(crate) fn lend(&mut self, reserve: Option<Reserve>) -> Option<Reserve> {
+        std::mem::replace(&mut self.reserve, reserve)
+    }
+
+    /// A reserve for so many bytes of a connection with these sources, by account and the builder's
+    /// number; none if so much cannot be set aside now.
+    pub(crate) fn set_aside(&self, bytes: u64, sources: &[(usize, u32)]) -> Option<Reserve> {
+        Reserve::new(&self.pool, (bytes, sources.len()), self.excess(sources))
+    }
+
+    /// How many chunks these sources hold beyond their shares.
+    pub(crate) fn excess(&self, sources: &[(usize, u32)]) -> usize {
+        let of_one = |&(account, _): &(usize, u32)| {
+            let Account { source, share, .. } = self.accounts[account];
+            self.held.of(source.0).saturating_sub(share) as usize
+        };
+        sources.iter().map(of_one).sum()
+    }
+
+    /// Whether the next event waits for an account's source, whose connection is held.
+    pub(crate) fn is_awaited(&self, account: usize) -> bool {
+        self.held.is_awaited(self.accounts[account].source.0)
+    }
+
+    /// See [`Held::calm`].
+    pub(crate) fn calm(&self) -> u64 {
+        self.held.calm()
     }
 
     /// Where payload is stored.

@@ -41,6 +41,7 @@ mod link_keys;
 mod link_log;
 mod link_message;
 mod link_positions;
+mod link_reserve;
 mod link_samples;
 mod link_session;
 mod link_window;

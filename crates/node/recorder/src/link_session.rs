@@ -17,6 +17,7 @@ use crate::commander::Commander;
 use crate::front_ends::{FrontEnds, Stage};
 use crate::ingest::Ingest;
 use crate::link_log::{Log, Outside, Taken};
+use crate::link_reserve::Skew;
 use crate::live_link::LiveLink;
 use crate::sessions::POSITIONS_EVERY_NS;
 
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     /// What its data connections must show.
     pub(crate) ticket: [u8; 16],
     pub(crate) logs: Vec<Log>,
+    /// How far they may be out of order.
+    pub(crate) skew: Skew,
     /// The names of the logs, by which a resume is known.
     pub(crate) names: Vec<String>,
     /// Its connections, by endpoint.
@@ -176,6 +179,7 @@ impl Session {
             number: hello.session,
             ticket: [0; 16],
             logs,
+            skew: Skew::default(),
             names,
             control: None,
             data: Vec::new(),
@@ -313,6 +317,7 @@ impl Session {
     pub(crate) fn take_endpoints(&mut self) -> Vec<usize> {
         (self.welcome, self.ended, self.cookie) = (None, None, 0);
         self.grants.clear();
+        self.skew.give_up();
         let data = self.data.iter_mut().filter_map(Option::take);
         data.chain(self.control.take()).collect()
     }

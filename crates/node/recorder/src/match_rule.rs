@@ -132,6 +132,10 @@ impl Matcher for Rule {
         self.matcher_mut().hold(source, matched);
     }
 
+    fn awaited(&mut self, each: &mut dyn FnMut(usize)) {
+        self.matcher_mut().awaited(each);
+    }
+
     fn poll(&mut self, matched: &mut Matched) {
         self.matcher_mut().poll(matched);
     }

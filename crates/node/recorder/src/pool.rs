@@ -15,21 +15,28 @@
 //! A frame's column of payload is ranges of chunks ([`ChunkBytes`]), which are released when the
 //! last target has copied it.
 //!
+//! Some of the free chunks are *set aside* ([`Reserve`]): nobody takes these but the connection
+//! that they are set aside for.
+//!
 //! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], or of a [`Space`]
 //! in it, only behind what was published, and only published bytes are read, until the chunk is
 //! given back.
+
+mod reserve;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use catchment_builder::Span;
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
+
+pub(crate) use self::reserve::Reserve;
 
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
 /// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
@@ -65,13 +72,30 @@ pub(crate) struct ChunkPool {
     populated_bytes: usize,
     /// The next chunk of each chunk in a chain.
     next: Box<[AtomicU32]>,
-    free: Mutex<Vec<u32>>,
+    free: Mutex<Free>,
     /// Ranges of bytes that frames need no more, until the build agent has seen them.
     released: Mutex<Vec<Span>>,
     /// By a chain's first chunk, what is missing of its fragment, until a frame has it or the
     /// builder has discarded it.
     holes: Mutex<BTreeMap<u32, Vec<Range<u64>>>>,
     fill: Arc<FillLevel>,
+}
+
+/// The chunks that nobody holds.
+#[derive(Debug)]
+struct Free {
+    chunks: Vec<u32>,
+    /// How many of them are set aside.
+    set_aside: usize,
+    /// How many chunks all reserves have, whether they are free or in use.
+    promised: usize,
+}
+
+impl Free {
+    /// How many chunks anybody may take.
+    fn rest(&self) -> usize {
+        self.chunks.len() - self.set_aside
+    }
 }
 
 // SAFETY: the mapping is shared plain memory; who may touch which bytes is the module's invariant.
@@ -138,7 +162,11 @@ impl ChunkPool {
             share: share as u32,
             populated_bytes: populated_bytes(longest_bytes, memory_bytes),
             next: (0..count).map(|_| AtomicU32::new(0)).collect(),
-            free: Mutex::new((0..count).rev().collect()),
+            free: Mutex::new(Free {
+                chunks: (0..count).rev().collect(),
+                set_aside: 0,
+                promised: 0,
+            }),
             released: Mutex::default(),
             holes: Mutex::default(),
             fill: Arc::new(FillLevel::new(name, memory_bytes as u64)),
@@ -215,7 +243,12 @@ impl ChunkPool {
 
     /// A free chunk, or none when the budget is spent.
     pub(crate) fn take(&self) -> Option<Chunk> {
-        let id = self.free.lock().pop()?;
+        let mut free = self.free.lock();
+        if free.rest() == 0 {
+            return None;
+        }
+        let id = free.chunks.pop()?;
+        drop(free);
         self.fill.put(self.chunk_bytes as u64);
         Some(Chunk { id, used: 0 })
     }
@@ -225,7 +258,7 @@ impl ChunkPool {
         if ids.is_empty() {
             return;
         }
-        self.free.lock().extend_from_slice(ids);
+        self.free.lock().chunks.extend_from_slice(ids);
         self.fill.take(ids.len() as u64 * self.chunk_bytes as u64);
     }
 
@@ -299,22 +332,27 @@ impl ChunkPool {
         }
     }
 
-    /// Bytes of the free chunks.
+    /// Bytes of the free chunks that anybody may take.
     pub(crate) fn free_bytes(&self) -> u64 {
-        (self.free.lock().len() * self.chunk_bytes) as u64
+        (self.free.lock().rest() * self.chunk_bytes) as u64
     }
 
     /// Takes the chunks for a fragment of that length which is assembled in them, if they are free.
     pub(crate) fn take_chain(&self, bytes: u64, chunks: &mut Vec<Chunk>) -> bool {
         let count = bytes.div_ceil(self.chunk_bytes as u64);
         let mut free = self.free.lock();
-        if count > free.len() as u64 {
-            return false;
+        let has_room = count <= free.rest() as u64;
+        if has_room {
+            self.take_last(&mut free, count as usize, chunks);
         }
-        let taken = free.len() - count as usize;
-        chunks.extend(free.drain(taken..).rev().map(|id| Chunk { id, used: 0 }));
-        self.fill.put(count * self.chunk_bytes as u64);
-        true
+        has_room
+    }
+
+    /// Takes so many of the free chunks.
+    fn take_last(&self, free: &mut Free, count: usize, chunks: &mut Vec<Chunk>) {
+        let left = free.chunks.len() - count;
+        chunks.extend(free.chunks.drain(left..).rev().map(|id| Chunk { id, used: 0 }));
+        self.fill.put((count * self.chunk_bytes) as u64);
     }
 
     /// Copies a part of a fragment to its place in the chain of the fragment's chunks.
@@ -465,7 +503,8 @@ pub(crate) struct ChunkUse {
     freed: Vec<u32>,
 }
 
-/// What each source holds: receive agents increase the counts, the build agent decreases them.
+/// What each source holds: receive agents increase the counts, the build agent decreases them. And
+/// what the build agent says of sources that are held.
 #[derive(Debug)]
 pub(crate) struct Held {
     chunks: Box<[AtomicU32]>,
@@ -473,14 +512,22 @@ pub(crate) struct Held {
     /// has taken and that are in no event.
     passed_on: Box<[AtomicU32]>,
     parked: Box<[AtomicU32]>,
-    /// Of each source, its connections that are held.
+    /// Of each source, its connections that are held, or take chunks that are set aside.
     connections: Box<[AtomicU32]>,
+    /// Of each source whose connection is held, whether the next event waits for it.
+    awaited: Box<[AtomicBool]>,
+    /// While no event is closed and not written yet, so that no memory will come free before
+    /// another one closes: which such time that is. Otherwise 0.
+    calm: AtomicU64,
 }
 
 impl Held {
     pub(crate) fn new(source_count: usize) -> Self {
         let zeros = || (0..source_count).map(|_| AtomicU32::new(0)).collect();
-        Self { chunks: zeros(), passed_on: zeros(), parked: zeros(), connections: zeros() }
+        let (chunks, passed_on, parked) = (zeros(), zeros(), zeros());
+        let awaited = (0..source_count).map(|_| AtomicBool::new(false)).collect();
+        let calm = AtomicU64::new(0);
+        Self { chunks, passed_on, parked, connections: zeros(), awaited, calm }
     }
 
     pub(crate) fn of(&self, source: u32) -> u32 {
@@ -515,6 +562,27 @@ impl Held {
     /// Whether a connection of a source is held.
     pub(crate) fn is_held(&self, source: u32) -> bool {
         self.connections[source as usize].load(Relaxed) > 0
+    }
+
+    /// Whether the next event waits for a source whose connection is held.
+    pub(crate) fn is_awaited(&self, source: u32) -> bool {
+        self.awaited[source as usize].load(Relaxed)
+    }
+
+    /// The build agent says whether the next event waits for a source.
+    pub(crate) fn show_awaited(&self, source: u32, is_awaited: bool) {
+        self.awaited[source as usize].store(is_awaited, Relaxed);
+    }
+
+    /// The time in which nothing is on its way to the targets, or 0. What was freed before it is
+    /// free for who asks.
+    pub(crate) fn calm(&self) -> u64 {
+        self.calm.load(Acquire)
+    }
+
+    /// The build agent has given all memory back that can be, or not.
+    pub(crate) fn show_calm(&self, calm: u64) {
+        self.calm.store(calm, Release);
     }
 
     /// A fragment of a source that waits is passed on to the build agent.

@@ -112,8 +112,9 @@ struct Connection {
     bytes: u64,
     begun: u64,
     silent_ns: u64,
-    /// Whether its next message waits for memory.
+    /// Whether its next message waits for memory; and whether that or its reserve is in use.
     is_held: bool,
+    is_short: bool,
     /// Its message that is taken while it comes.
     long: LongMessage,
     /// The answer to its preamble, until it is sent.
@@ -161,10 +162,10 @@ impl Connection {
 
     /// It is held no longer, and its sources with it.
     fn release(&mut self, ingest: &Ingest, session: &Session) {
-        if let Some(number) = self.number().filter(|_| self.is_held) {
+        if let Some(number) = self.number().filter(|_| self.is_short) {
             session.set_held(ingest, number, false);
         }
-        self.is_held = false;
+        (self.is_held, self.is_short) = (false, false);
     }
 
     /// So many bytes of it were taken.
@@ -432,6 +433,8 @@ impl Sessions {
             Ok(index) => {
                 connection.session = Some(index);
                 self.sessions[index].control = Some(endpoint);
+                let access = &self.of_run.access[connection.listener];
+                self.sessions[index].grant_skew(ingest, access.skew_bytes, &self.of_run);
                 let program = opening.program();
                 self.commander(index, |it, name, all| it.attach(name, all, program));
             }
@@ -607,6 +610,7 @@ impl Sessions {
             }
         }
         self.pass_time(ingest, passed_ns);
+        self.refill(ingest);
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
             if connection.is_held || connection.kind.waits(&self.window) {

@@ -22,6 +22,7 @@ mod promises;
 mod resume;
 mod samples;
 mod sessions;
+mod skew;
 mod slow_parts;
 mod standby;
 mod stepped;

@@ -392,6 +392,40 @@ fn who_takes_no_commands_opens_its_session_again_in_the_run() {
 }
 
 #[test]
+fn a_skew_that_was_granted_between_runs_is_kept_or_its_sender_opens_again() {
+    let logs = [("", 0, 0), ("b", 0, 0)];
+    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    for (skew_bytes, is_kept) in [(1 << 20, true), (1 << 30, false)] {
+        let mut rig = Rig::new();
+        let address = rig.config.sources[1].address;
+        rig.config.sources.push(SourceConfig::over_session("camera/b".to_owned(), address));
+        rig.config.access.skew_bytes = 1 << 30;
+        let standing = rig.standby.stand(&rig.config).unwrap();
+        let address = standing.addresses()[0];
+        let said = (Hello::ANSWERS, 0);
+        let mut front_end = FrontEnd::connect_asking(address, &opening, said, skew_bytes);
+        assert_eq!(front_end.welcome.unwrap().skew_bytes, skew_bytes);
+        front_end.attach(address);
+        drop(standing);
+        if is_kept {
+            let start = || Recorder::start_paused(rig.config.clone()).unwrap();
+            let recorder = beside(&mut front_end, start);
+            begin(&rig, &mut front_end, &recorder);
+            assert!(front_end.bye.is_none());
+            recorder.stop().unwrap();
+        } else {
+            let recorder = Recorder::start(rig.config.clone()).unwrap();
+            assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+            let front_end = FrontEnd::connect_asking(address, &opening, said, skew_bytes);
+            let granted_bytes = front_end.welcome.unwrap().skew_bytes;
+            assert!((1 << 20..1 << 30).contains(&granted_bytes), "{granted_bytes}");
+            recorder.stop().unwrap();
+        }
+        rig.standby.end();
+    }
+}
+
+#[test]
 fn a_run_takes_the_listeners_from_those_that_work_with_them_until_then() {
     let rig = Rig::new();
     // Nobody drops it.

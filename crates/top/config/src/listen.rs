@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use catchment_model::units::Time;
+use catchment_model::units::{Size, Time};
 use catchment_net::Network;
 use catchment_recorder::{LinkAccess, Listener, TlsRule};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
@@ -23,6 +23,7 @@ pub(crate) struct ListenLow {
     /// A front-end shows a token of the role source.
     tokens: bool,
     pub(crate) resume: Option<Time>,
+    pub(crate) skew_bytes: Option<Size>,
     without_protection: bool,
 }
 
@@ -36,13 +37,14 @@ impl ListenLow {
     }
 
     pub(crate) fn access(&self) -> LinkAccess {
-        let &Self { tokens: needs_token, without_protection, resume, .. } = self;
+        let &Self { tokens: needs_token, without_protection, resume, skew_bytes, .. } = self;
         let is_open = self.address().ip().is_loopback() || without_protection;
         let default = if is_open { TlsRule::None } else { TlsRule::All };
         let tls = self.tls.map_or(default, |low| low.0);
         let new = LinkAccess::default();
         let resume_ns = resume.map_or(new.resume_ns, |time| time.0);
-        LinkAccess { tls, needs_token, without_protection, resume_ns, ..new }
+        let skew_bytes = skew_bytes.map_or(new.skew_bytes, u64::from);
+        LinkAccess { tls, needs_token, without_protection, resume_ns, skew_bytes, ..new }
     }
 
     /// As the recorder wants it; `path` is that of its table.

@@ -96,7 +96,11 @@ pub fn check_store(path: &Path, text: &str) -> Result<StoreHigh, ConfigFileError
     let (address, access) = match &low.listen[..] {
         [] => (ListenLow::default().address(), LinkAccess::default()),
         [low] => {
-            let open = [("from", low.from.is_some()), ("resume", low.resume.is_some())];
+            let open = [
+                ("from", low.from.is_some()),
+                ("resume", low.resume.is_some()),
+                ("skew_bytes", low.skew_bytes.is_some()),
+            ];
             if let Some((key, _)) = open.iter().find(|(_, is_set)| *is_set) {
                 let message = "expected none: a storage node has no such listener yet";
                 return Err(located.error(&format!("listen[0].{key}"), message));

@@ -273,6 +273,28 @@ impl NumberMatcher {
         }
     }
 
+    /// Hands over the sources whose promises the next event waits for: the oldest open one, or what
+    /// no window has yet.
+    pub(super) fn awaited_promises(&mut self, each: &mut dyn FnMut(usize)) {
+        let promises = &self.horizon.promises;
+        let all = (0..promises.source_count()).filter(|&index| promises.is_awaited(index));
+        let next = match self.events.window.head() {
+            Some((key, _)) => Some(key),
+            None if self.parked.count() == 0 => None,
+            // Those that have said no number keep the numbering from beginning.
+            None if !self.horizon.is_started() => {
+                if self.horizon.is_promised_alone() {
+                    all.filter(|&index| promises.number(index).is_none()).for_each(each);
+                }
+                return;
+            }
+            None => self.parked.lowest_ahead().or(promises.is_ahead_any().then_some(KEY_END)),
+        };
+        if let Some(key) = next {
+            all.filter(|&index| promises.mark(index) <= key).for_each(each);
+        }
+    }
+
     /// While no event is open, moves the window to the lowest parked key that all have passed.
     fn follow_parked(&mut self, matched: &mut Matched) {
         // Ends: each iteration takes a parked fragment into the window.

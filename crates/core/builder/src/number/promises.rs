@@ -12,6 +12,7 @@
 //! |---|---|
 //! | is attached | until it says that it is idle |
 //! | is attached and says nothing for a time-out while others deliver | no more, until it speaks |
+//! | stands behind what there is no memory for | no more, until it speaks |
 //! | has fallen silent without a word, and is required | until its wait ends |
 //! | is gone | until it is attached |
 //! | numbers anew, or has missed that others do | by the events of its own numbering |
@@ -245,6 +246,11 @@ impl Promises {
         self.not_awaited[index] == 0 && self.sources[index].role != SourceRole::Sparse
     }
 
+    /// Whether events wait for what a source promises.
+    pub fn is_awaited(&self, index: usize) -> bool {
+        self.not_awaited[index] == 0
+    }
+
     /// Whether what a source delivers is of the current numbering.
     pub fn is_in_step(&self, index: usize) -> bool {
         self.sources[index].numbering == Numbering::Current
@@ -311,7 +317,7 @@ impl Promises {
             SourceNote::LowWater(number) | SourceNote::Excused(number) => {
                 self.goes_on(index, number)
             }
-            SourceNote::Waited | SourceNote::Gone => false,
+            SourceNote::Waited | SourceNote::Gone | SourceNote::Behind(_) => false,
             _ => true,
         };
         if speaks {
@@ -347,6 +353,8 @@ impl Promises {
             }
             SourceNote::Waited => source.presence = Presence::Waited,
             SourceNote::Gone => source.presence = Presence::Gone,
+            // One whose connection is gone is waited for.
+            SourceNote::Behind(_) => source.is_silent |= source.presence == Presence::Attached,
         }
         self.update(index);
     }

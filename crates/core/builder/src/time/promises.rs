@@ -145,7 +145,7 @@ impl Promises {
 
     /// A source says something of itself. Returns whether its clock begins anew.
     pub fn note(&mut self, index: usize, note: SourceNote, now_ns: u64) -> bool {
-        if !matches!(note, SourceNote::Waited | SourceNote::Gone) {
+        if !matches!(note, SourceNote::Waited | SourceNote::Gone | SourceNote::Behind(_)) {
             self.count_time(now_ns);
         }
         let active_ns = self.active_ns;
@@ -156,7 +156,7 @@ impl Promises {
                     (source.mark, source.spoke_ns) = (Some(mark), active_ns);
                 }
             }
-            SourceNote::ExpectedIn(_) | SourceNote::Named(_) => {}
+            SourceNote::ExpectedIn(_) | SourceNote::Named(_) | SourceNote::Behind(_) => {}
             SourceNote::Idle(is_idle) => (source.is_idle, source.spoke_ns) = (is_idle, active_ns),
             SourceNote::Attached => {
                 (source.presence, source.spoke_ns) = (Presence::Attached, active_ns);

@@ -2,6 +2,7 @@
 
 use catchment_builder::{ColumnCut, Cut};
 use catchment_encoder::Column as _;
+use catchment_fixtures::Random;
 
 use super::*;
 use crate::column_bytes::{ChunkBytes, ColumnBytes};
@@ -136,4 +137,71 @@ fn a_columns_chunks_are_free_when_whoever_has_it_drops_it() {
     assert_eq!((reduced.raw_bytes(), reduced.piece(0).unwrap()), (10, &[0; 10][..]));
     assert_eq!((second.raw_bytes(), second.piece(0).unwrap()), (1_000, &[1; 1_000][..]));
     assert!(second.piece(1).is_none());
+}
+
+/// Chunks are taken, freed and set aside at random, by a pool and by numbers.
+#[test]
+fn what_is_set_aside_is_there_for_its_reserve_and_for_nobody_else() {
+    const CHUNKS_ALL: usize = 64;
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let bytes = (CHUNKS_ALL * CHUNK_BYTES) as u64;
+        let pool = ChunkPool::new("", bytes, CHUNK_BYTES..=CHUNK_BYTES, 1, 1, 0).unwrap();
+        let pool = Arc::new(pool);
+        // All chunks that are in use, and each reserve with how many it has and how many are left.
+        let mut used: Vec<Chunk> = Vec::new();
+        let mut reserves: Vec<(Reserve, usize, usize)> = Vec::new();
+        for _ in 0..400 {
+            let promised: usize = reserves.iter().map(|(_, all, _)| all).sum();
+            let set_aside: usize = reserves.iter().map(|(_, _, left)| left).sum();
+            let rest = CHUNKS_ALL - used.len() - set_aside;
+            let count = random.below(6) as usize;
+            match random.below(6) {
+                0 => {
+                    let chunk = pool.take();
+                    assert_eq!(chunk.is_some(), rest > 0);
+                    used.extend(chunk);
+                }
+                1 => {
+                    let bytes = (count * CHUNK_BYTES) as u64;
+                    assert_eq!(pool.take_chain(bytes, &mut used), count <= rest);
+                }
+                2 => {
+                    let (bytes, sources) = (random.below(3) * CHUNK_BYTES as u64 + 1, 2);
+                    let all = 2 * bytes.div_ceil(CHUNK_BYTES as u64) as usize + sources;
+                    let left = all.saturating_sub(count);
+                    let reserve = Reserve::new(&pool, (bytes, sources), count);
+                    let fits = promised + all <= CHUNKS_ALL / 4 && left <= rest;
+                    assert_eq!(reserve.is_some(), fits);
+                    reserves.extend(reserve.map(|one| (one, all, left)));
+                }
+                3 => {
+                    let mut back = used.split_off(used.len() - count.min(used.len()));
+                    pool.take_back(&mut back);
+                }
+                _ if reserves.is_empty() => {}
+                4 => {
+                    let index = random.below(reserves.len() as u64) as usize;
+                    let (reserve, all, left) = &mut reserves[index];
+                    if random.below(2) == 0 {
+                        assert_eq!(reserve.take_chain(count, &mut used), count <= *left);
+                        *left -= if count <= *left { count } else { 0 };
+                    } else {
+                        reserve.refill(count);
+                        *left += (*all - *left).saturating_sub(count).min(rest);
+                    }
+                    assert_eq!(reserve.is_used(), *left < *all);
+                }
+                _ => drop(reserves.swap_remove(random.below(reserves.len() as u64) as usize)),
+            }
+            let mut ids: Vec<u32> = used.iter().map(|chunk| chunk.id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), used.len(), "each is taken once, with seed {seed}");
+            assert_eq!(pool.fill().level(), (used.len() * CHUNK_BYTES) as u64);
+        }
+        drop(reserves);
+        used.extend(std::iter::from_fn(|| pool.take()));
+        assert_eq!(used.len(), CHUNKS_ALL, "nothing is set aside for nobody");
+    }
 }

@@ -26,6 +26,7 @@ impl Sessions {
         }
         for session in &mut self.sessions {
             session.set_waited(ingest, false);
+            session.skew.give_up();
             if self.of_run.is_standby {
                 session.settle();
             }
@@ -83,7 +84,8 @@ impl Sessions {
         let opening = former.opening.again(&former.logs);
         let mut session = self.joined(ingest, index, &opening)?;
         let mut logs = session.logs.iter().zip(&former.logs);
-        if !logs.all(|(log, former)| log.grants_as(former)) {
+        let is_same = logs.all(|(log, former)| log.grants_as(former));
+        if !(is_same && session.keeps_skew(ingest, &former.skew, &self.of_run)) {
             session.ended = Some(Ended::next_run());
         }
         let front_ends = &self.of_run.live.front_ends;

@@ -50,7 +50,14 @@ impl Sessions {
             return Ok(Flow::Used(message.body_at()));
         }
         let taken = match data {
-            Some(data) => session.take(ingest, number, &data, (used, was_held))?,
+            Some(data) => {
+                let taken = session.take(ingest, number, &data, (used, was_held))?;
+                let again = |session: &mut Session, ingest: &mut Ingest| {
+                    session.take(ingest, number, &data, (used, true))
+                };
+                let aside = taken.is_break().then(|| session.take_aside(ingest, number, again));
+                aside.flatten().unwrap_or(Ok(taken))?
+            }
             None => Taken::Continue(()),
         };
         self.set_held(ingest, endpoint, taken.is_break());
@@ -101,7 +108,14 @@ impl Sessions {
         if !connection.long.is_under_way() {
             return None;
         }
-        let (used, next) = session.take_long(ingest, &mut connection.long, bytes);
+        let (number, long) = (connection.number()?, &mut connection.long);
+        let (mut used, mut next) = session.take_long(ingest, long, bytes);
+        if next == Next::Memory && used == 0 {
+            let again =
+                |session: &mut Session, ingest: &mut _| session.take_long(ingest, long, bytes);
+            let aside = session.take_aside(ingest, number, again);
+            (used, next) = aside.unwrap_or((used, next));
+        }
         if next == Next::Ended {
             self.count_message(endpoint);
         }
@@ -150,16 +164,38 @@ impl Sessions {
     }
 
     /// A data connection is held, or no longer.
-    fn set_held(&mut self, ingest: &Ingest, endpoint: usize, is_held: bool) {
+    #[inline]
+    fn set_held(&mut self, ingest: &mut Ingest, endpoint: usize, is_held: bool) {
         let Some(connection) = &mut self.connections[endpoint] else { return };
+        if !is_held && !connection.is_short {
+            return;
+        }
+        connection.is_held = is_held;
         if is_held {
             connection.silent_ns = 0;
         }
-        let was_held = std::mem::replace(&mut connection.is_held, is_held);
-        if let (Some(number), Some(session)) = (connection.number(), connection.session)
-            && is_held != was_held
-        {
-            self.sessions[session].set_held(ingest, number, is_held);
+        if let (Some(number), Some(session)) = (connection.number(), connection.session) {
+            let session = &mut self.sessions[session];
+            let is_short = is_held || session.uses_reserve(number);
+            if std::mem::replace(&mut connection.is_short, is_short) != is_short {
+                session.set_held(ingest, number, is_short);
+            }
+            if is_held {
+                session.say_behind(ingest, number);
+            }
+        }
+    }
+
+    /// Sets aside again what connections have taken of their reserves, and need no more.
+    pub(super) fn refill(&mut self, ingest: &mut Ingest) {
+        for endpoint in 0..self.connections.len() {
+            let connection = self.connections[endpoint].as_ref();
+            let Some(connection) = connection.filter(|one| one.is_short) else { continue };
+            let is_held = connection.is_held;
+            if let (Some(number), Some(session)) = (connection.number(), connection.session) {
+                self.sessions[session].refill(ingest, number);
+                self.set_held(ingest, endpoint, is_held);
+            }
         }
     }
 

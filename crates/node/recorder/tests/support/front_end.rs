@@ -91,17 +91,27 @@ pub fn parts(number: u32, log: u32, sequence: u64, key: u64, bytes: &[u8], each:
 }
 
 /// The first bytes on control: the preamble, a hello and the table of its logs.
-pub fn hello(opening: &Opening<'_>, (flags, command): (u8, u64)) -> Vec<u8> {
+pub fn hello(opening: &Opening<'_>, said: (u8, u64)) -> Vec<u8> {
+    hello_of(opening, said, (0, 1))
+}
+
+/// The same of a front-end that asks for that skew, and has its logs on so many data connections in
+/// turn.
+pub fn hello_of(
+    opening: &Opening<'_>,
+    (flags, command): (u8, u64),
+    (skew_bytes, data_connections): (u64, u16),
+) -> Vec<u8> {
     let mut bytes = vec![0; CONTROL_BYTES_MAX as usize];
     let hello = Hello {
         session: opening.session,
         run: opening.run,
         features: 0,
         buffer_bytes: 1 << 26,
-        skew_bytes: 0,
+        skew_bytes,
         buffer_ms: 0,
         log_count: opening.logs.len() as u32,
-        data_connections: 1,
+        data_connections,
         release: Release::Durable,
         flags,
         stage: Stage::None,
@@ -128,7 +138,8 @@ pub fn hello(opening: &Opening<'_>, (flags, command): (u8, u64)) -> Vec<u8> {
         }
         .write(&mut service);
         let name = Text::new(name).unwrap();
-        assert!(message.push(&Log { log, connection: 0, first, made, service, name }));
+        let connection = log as u16 % data_connections;
+        assert!(message.push(&Log { log, connection, first, made, service, name }));
     }
     let length = message.finish("", &[]);
     all.extend_from_slice(&bytes[..length]);
@@ -143,6 +154,16 @@ impl FrontEnd {
 
     /// The same, with flags and the number of the last command in the hello.
     pub fn connect_as(address: SocketAddr, opening: &Opening<'_>, said: (u8, u64)) -> Self {
+        Self::connect_asking(address, opening, said, 0)
+    }
+
+    /// The same, of one that asks for that skew.
+    pub fn connect_asking(
+        address: SocketAddr,
+        opening: &Opening<'_>,
+        said: (u8, u64),
+        skew_bytes: u64,
+    ) -> Self {
         let control = TcpStream::connect(address).unwrap();
         let mut front_end = Self {
             control,
@@ -160,18 +181,15 @@ impl FrontEnd {
             bye: None,
             commands: Vec::new(),
         };
-        front_end.hello(opening, said);
+        front_end.written = 2;
+        let hello = hello_of(opening, said, (skew_bytes, 1));
+        front_end.control.write_all(&hello).unwrap();
         let mut answer = [0; 16];
         front_end.control.read_exact(&mut answer).unwrap();
         assert_eq!(answer, preamble(Connection::Control));
         let count = opening.logs.len();
         front_end.read_until(|one| one.grants.len() == count || one.bye.is_some());
         front_end
-    }
-
-    fn hello(&mut self, opening: &Opening<'_>, said: (u8, u64)) {
-        self.written = 2;
-        self.control.write_all(&hello(opening, said)).unwrap();
     }
 
     /// Attaches a data connection.

@@ -197,9 +197,20 @@ impl Stepped {
 
     /// The same, of a front-end of these logs.
     pub fn open_session_of(&mut self, name: &str, logs: &[(&str, u64, u64)]) -> usize {
+        self.open_session_with(name, logs, (0, 1)).0
+    }
+
+    /// The same, of one that asks for that skew and has its logs on so many data connections in
+    /// turn. Returns the first of them, and the skew that it was granted.
+    pub fn open_session_with(
+        &mut self,
+        name: &str,
+        logs: &[(&str, u64, u64)],
+        of_hello: (u64, u16),
+    ) -> (usize, u64) {
         let opening = Opening { name, session: 7, run: [0; 16], logs, key_bits: 64 };
         let control = self.queues.connect(0, 1 << 20);
-        self.write(control, &front_end::hello(&opening, (0, 0)));
+        self.write(control, &front_end::hello_of(&opening, (0, 0), of_hello));
         self.pass(2);
         let answers = self.queues.read_answers(control);
         // Behind a preamble.
@@ -209,7 +220,7 @@ impl Stepped {
         };
         let data = self.queues.connect(0, 1 << 20);
         self.write(data, &front_end::attach(welcome.session, welcome.ticket));
-        data
+        (data, welcome.skew_bytes)
     }
 
     /// What was answered on a connection since that was asked last.
@@ -225,6 +236,11 @@ impl Stepped {
     /// Sends bytes over a connection.
     pub fn write(&mut self, connection: usize, bytes: &[u8]) {
         assert_eq!(self.queues.write(connection, bytes), Some(bytes.len()), "it is read");
+    }
+
+    /// Bytes that were sent over a connection and not taken yet.
+    pub fn left(&self, connection: usize) -> usize {
+        self.queues.left(connection)
     }
 
     /// Says that so many fragments were sent over connections.
