@@ -139,8 +139,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     Report::new("midas-dummy", bench, sections, &figures)
 }
 
-/// TCP alone, and direct write alone, in bytes per second: right before and right behind a row, since
-/// both change while a bench runs.
+/// TCP alone, and direct write alone, in bytes per second: for right before and right behind a row,
+/// since both change while a bench runs.
 pub(crate) fn limits(bench: &Bench<'_>) -> anyhow::Result<[f64; 2]> {
     let tcp = tcp(if bench.quick { 0.1 } else { 2.0 })?;
     Ok([tcp, direct_write_once(bench, None)?.bytes_per_second])

@@ -16,8 +16,8 @@ use crate::front_ends::LONG;
 use crate::network::Network;
 use crate::support::{interrupt, only_run, packet, started};
 
-/// What the front-end sends, and the board beside it in datagrams of `BOARD_BYTES`: the budget holds
-/// that of 12 s.
+/// What the front-end sends, and the board beside it in datagrams of `BOARD_BYTES`. The budget
+/// holds that of 12 s.
 #[derive(Clone, Copy)]
 struct Load {
     events: u64,

@@ -76,7 +76,7 @@ impl Network {
             .expect("ip is there")
     }
 
-    /// Does something in the namespace, on a thread of its own; threads that it starts are there, too.
+    /// Does something in the namespace, on a thread of its own; threads that it starts are there.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/var/run/netns/{}", self.name)).expect("of ip");
         std::thread::scope(|scope| {
