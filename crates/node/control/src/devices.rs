@@ -498,11 +498,11 @@ impl Recording {
         }
         let run_id = timed.map(|(id, _)| id).or(config.run_id);
         let completed = self.completed(config).map_err(|error| error.to_string());
-        self.leave_listeners();
         let started = completed.and_then(|config| {
             let config = RecorderConfig { run_number, run_id, emulated, ..config };
             Recorder::start_paused(config).map_err(|error| error.to_string())
         });
+        self.leave_listeners();
         let recorder = match started {
             Ok(recorder) => recorder,
             Err(error) => {

@@ -194,6 +194,13 @@ impl Session {
         access.admits(&self.token, &self.name)
     }
 
+    /// Whether its sender has been gone for longer than events wait for it, and has sent nothing
+    /// for this run: another one may deliver its sources.
+    pub(crate) fn is_gone(&self) -> bool {
+        let is_outside = self.logs.iter().all(|log| log.outside_until == u64::MAX);
+        self.control.is_none() && matches!(self.wait, Wait::Over) && is_outside
+    }
+
     /// Counts what its sender held when its process ended, as far as that is known.
     pub(crate) fn count_lost(&self, ingest: &mut Ingest) {
         for log in &self.logs {
@@ -285,7 +292,7 @@ impl Session {
         (self.sent, self.commander) = (sent, commander.enter());
         for (log, former) in self.logs.iter_mut().zip(logs) {
             log.follow(former);
-            // Which are of the run says the first ping of a sender that is prepared.
+            // Which are of the run says a mark, or the first ping of a sender that is prepared.
             log.outside_until = u64::MAX;
         }
         self.logs.iter_mut().for_each(|log| log.begin(ingest, self.number));
@@ -416,7 +423,9 @@ impl Session {
         }
         self.cookie = ping.cookie;
         if self.commander.is_prepared_to_start(&self.name, front_ends) {
-            self.logs.iter_mut().for_each(|log| log.outside_until = log.made);
+            // Where a log marks the begin, its mark says so.
+            let logs = self.logs.iter_mut().filter(|log| !log.marks);
+            logs.for_each(|log| log.outside_until = log.made);
         }
         if self.commander.stage() == Stage::Stopped && self.stop_at.is_none() {
             self.stop_at = Some(self.logs.iter().map(|log| log.made).collect());

@@ -31,7 +31,6 @@ use crate::schema::schema;
 use crate::selection::Selection;
 use crate::sessions::OfRun;
 use crate::sockets::Sockets;
-use crate::standby::Standby;
 use crate::target_config::{Place, TargetConfig, Variant, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
@@ -278,7 +277,10 @@ impl Recorder {
             live: Arc::clone(&live),
         };
         let wired = Wiring::of(&config, &live, &stop, &of_run, &mut sockets)?;
-        config.standby.iter().for_each(Standby::clear);
+        if let Some(standby) = &config.standby {
+            standby.rest();
+            standby.clear();
+        }
         std::fs::create_dir_all(&folder)
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
         let (folders, of_run) = (vec![folder.clone()], "local".to_owned());

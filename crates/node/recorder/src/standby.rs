@@ -6,6 +6,9 @@
 //!                     -- leave -->            <-- settle_in --
 //! ```
 //!
+//! The threads between runs work until a run that is armed binds its ports: its memory is made by
+//! then, which takes longer than a sender waits for an answer.
+//!
 //! Both are the same agent (`receive.rs`) with the same sessions (`sessions/border.rs`). Between
 //! runs it keeps nothing: fragments are counted by their front-end's name, and durable at once.
 //!
@@ -43,8 +46,16 @@ struct Shared {
     front_ends: Arc<FrontEnds>,
     /// What nobody works with now.
     parcels: Mutex<Vec<Parcel>>,
+    /// The threads that work between runs, while there are some.
+    working: Mutex<Option<Working>>,
     /// Whether the node ends.
     ends: AtomicBool,
+}
+
+/// Threads that work with listeners. Dropping it ends them.
+struct Working {
+    stop: Arc<AtomicBool>,
+    threads: Threads,
 }
 
 /// The listeners of one thread, with their connections.
@@ -104,8 +115,10 @@ impl Standby {
         let threads = Threads::new(clock, Arc::clone(&live.threads), events);
         let sockets = Sockets::new(config, &live);
         // Dropping it at an error ends the threads that were started.
+        let mut working = Working { stop, threads };
         let (unheard, addresses) = (Vec::new(), Vec::new());
-        let mut standing = Standing { unheard, addresses, stop, threads };
+        let (standby, stop) = (self.clone(), Arc::clone(&working.stop));
+        let mut standing = Standing { unheard, addresses, standby, stop };
         for outside in wiring::outside(config, &live)? {
             let of_run = || OfRun {
                 is_standby: true,
@@ -135,11 +148,18 @@ impl Standby {
             let plan = plan(format!("standby-{agent}"), readiness);
             let what = "a thread that listens between runs";
             let system = |source| RecorderError::System { what, source };
-            standing.threads.spawn(receive, plan).map_err(system)?;
+            working.threads.spawn(receive, plan).map_err(system)?;
         }
+        *self.0.working.lock() = Some(working);
         // What is left is nobody's by this configuration.
         self.clear();
         Ok(standing)
+    }
+
+    /// Ends the threads that work between runs: they leave their listeners.
+    pub(crate) fn rest(&self) {
+        let working = self.0.working.lock().take();
+        drop(working);
     }
 
     /// The node ends: from now on, sessions end with what works with them.
@@ -152,8 +172,9 @@ impl Standby {
     }
 
     /// Lends the listeners at a place, if they are there. Others at one of its addresses are
-    /// closed.
+    /// closed. Who works with them between runs ends.
     pub(crate) fn take(&self, place: &Place) -> Option<TcpReceiver> {
+        self.rest();
         let mut parcels = self.0.parcels.lock();
         let is_other = |parcel: &Parcel| parcel.place != *place && parcel.place.shares(place);
         parcels.retain(|parcel| !is_other(parcel));
@@ -162,6 +183,7 @@ impl Standby {
 
     /// Closes the listeners at these addresses, which nobody works with.
     pub(crate) fn free(&self, addresses: &[SocketAddr]) {
+        self.rest();
         let is_one = |parcel: &Parcel| parcel.place.has_one_of(addresses);
         self.0.parcels.lock().retain(|parcel| !is_one(parcel));
     }
@@ -282,8 +304,9 @@ impl Ingress for Lent {
 pub struct Standing {
     unheard: Vec<(String, String)>,
     addresses: Vec<SocketAddr>,
+    standby: Standby,
+    /// That of its threads.
     stop: Arc<AtomicBool>,
-    threads: Threads,
 }
 
 impl Standing {
@@ -299,6 +322,15 @@ impl Standing {
 }
 
 impl Drop for Standing {
+    fn drop(&mut self) {
+        // A run may have ended them, and others work by now.
+        let is_own = |working: &mut Working| Arc::ptr_eq(&working.stop, &self.stop);
+        let working = self.standby.0.working.lock().take_if(is_own);
+        drop(working);
+    }
+}
+
+impl Drop for Working {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         // A panic was printed when it happened; front-ends connect again.

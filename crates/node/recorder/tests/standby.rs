@@ -392,6 +392,76 @@ fn who_takes_no_commands_opens_its_session_again_in_the_run() {
 }
 
 #[test]
+fn a_run_takes_the_listeners_from_those_that_work_with_them_until_then() {
+    let rig = Rig::new();
+    // Nobody drops it.
+    let (mut front_end, address, standing) = connected(&rig);
+    send(&mut front_end, 0..10, None);
+    let recorder = beside(&mut front_end, || Recorder::start_paused(rig.config.clone()).unwrap());
+    assert_eq!(recorder.addresses()[1], address);
+    begin(&rig, &mut front_end, &recorder);
+    send(&mut front_end, 10..20, Some(&board(&recorder)));
+    rig.standby.front_ends().go_to(Stage::Stopped);
+    obey(&mut front_end, (3, CommandKind::STOP));
+    let (summary, next) = beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (10..20).collect::<Vec<_>>());
+    // What it left is others' by now.
+    drop(standing);
+    send(&mut front_end, 20..30, None);
+    assert!(rig.is_connected() && front_end.bye.is_none());
+    drop(next);
+    rig.standby.end();
+}
+
+#[test]
+fn what_was_counted_between_runs_is_not_taken_again_in_the_run() {
+    let rig = Rig::new();
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let address = standing.addresses()[0];
+    let mut front_end = connect(address, 0);
+    send(&mut front_end, 0..10, None);
+    wait_while(|| rig.outside() < 10);
+    drop(standing);
+    let recorder = Recorder::start(rig.config.clone()).unwrap();
+    // It has not read that these are durable.
+    let logs = [("", 0, 10)];
+    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+    let mut front_end = FrontEnd::connect(address, &opening);
+    let [grant] = front_end.grants[..] else { panic!("{:?}", front_end.bye) };
+    assert_eq!((grant.answer, grant.next, grant.durable), (GrantAnswer::Joins, 10, 10));
+    front_end.attach(address);
+    send(&mut front_end, 10..30, Some(&board(&recorder)));
+    let (summary, _standing) = beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (10..30).collect::<Vec<_>>());
+    assert_eq!(rig.outside(), 10);
+    rig.standby.end();
+}
+
+#[test]
+fn the_source_of_a_front_end_that_is_gone_between_runs_is_free_for_another_one() {
+    let mut rig = Rig::new();
+    rig.config.sources[1].name = "detector/left".to_owned();
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let address = standing.addresses()[0];
+    let logs = [("left", 0, 0)];
+    let all = Opening { name: "detector", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let one =
+        Opening { name: "detector/left", session: 8, run: [0; 16], logs: &LOGS, key_bits: 64 };
+    let front_end = FrontEnd::connect(address, &all);
+    let refused = FrontEnd::connect(address, &one);
+    assert_eq!(refused.bye.as_ref().unwrap().0.reason, ByeReason::NAME_IN_USE);
+    drop(front_end);
+    wait_while(|| FrontEnd::connect(address, &one).bye.is_some());
+    // Where it comes back, its source is another one's.
+    wait_while(|| rig.standby.front_ends().list()["detector/left"].is_connected);
+    let front_end = FrontEnd::connect(address, &all);
+    assert_eq!(front_end.grants[0].answer, GrantAnswer::Refused);
+    drop((front_end, standing));
+    rig.standby.end();
+}
+
+#[test]
 fn the_rust_client_stays_over_three_runs_and_is_set_between_them() {
     let rig = Rig::new();
     let mut standing = rig.standby.stand(&rig.config).unwrap();

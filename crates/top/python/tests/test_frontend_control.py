@@ -1,5 +1,6 @@
 """Run control: front-ends that are prepared, refuse, are set, and say how they are."""
 
+import ctypes
 import socket
 import subprocess
 import sys
@@ -66,12 +67,15 @@ class Camera:
     def __init__(self, url: str) -> None:
         self.told: list[str] = []
         self.refuses: str | None = None
+        self.holds_us = 0
         self.link = frontend.connect(url, "camera", on_command=self.on_command, wait=0.0)
         self.link.declare("gain", 2.0, unit="dB", bounds=(0.0, 20.0))
         self.link.declare("serial", "A7", writable=False)
 
     def on_command(self, command: frontend.Command) -> None:
         self.told.append(command.kind)
+        if self.holds_us and command.kind == "prepare":
+            ctypes.PyDLL(None).usleep(self.holds_us)
         if command.kind == self.refuses:
             raise RuntimeError("the cooling is off")
 
@@ -140,6 +144,20 @@ def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> Non
     remarks = "\n".join(remark["text"] for remark in run["remarks"])
     assert "settings of camera: gain = 2.0 dB" in remarks
     assert "camera: gain = 7.5" in remarks
+
+
+def test_the_session_goes_on_beside_a_callback_that_holds_the_interpreter(node: Node) -> None:
+    """For longer than a session may be silent, no other thread of Python runs."""
+    control, camera = node.control, Camera(node.url)
+    camera.holds_us = 3_000_000
+    control.configure()
+    control.command("arm")
+    until_state(control, "armed")
+    assert camera.told == ["prepare"]
+    (source,) = control.sources()
+    assert "link_resumes" not in source["ledger"]
+    control.command("disarm")
+    camera.link.close()
 
 
 def test_a_run_begins_only_when_the_front_end_agrees(node: Node) -> None:

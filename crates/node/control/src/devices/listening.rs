@@ -54,7 +54,7 @@ impl Recording {
         }
     }
 
-    /// The run that begins takes the listeners over.
+    /// The run that begins has taken the listeners over, or could not be armed.
     pub(super) fn leave_listeners(&mut self) {
         self.standing = None;
         self.run_status.unheard.lock().clear();

@@ -1,0 +1,179 @@
+//! Where the run begins and ends by the marks of its sources: between keys that all have in common,
+//! though each front-end starts and stops at a key of its own.
+//!
+//! ```text
+//! source 0   | begin 7 8 9 10 11 ... 97 98 99 end |
+//! source 1   |     begin 9 10 11 ... 97 end       |
+//! the run    |           9 10 11 ... 97           |     7, 8, 98 and 99 are outside
+//! ```
+//!
+//! - The run begins at the latest first key of the sources that have marked a begin. The first key
+//!   of a source is the one that it first delivers or drops behind its mark; before that, it is not
+//!   below what the source promises.
+//! - It ends behind the earliest last key of those that have marked an end: what each has passed.
+//! - Only required sources that are expected in all events move the edges, since nobody misses the
+//!   others; and an end only one that is awaited: what is dead is judged by the others' edges.
+//! - Marks count for `edge_ns` from the first of their kind, and the begin is not behind what the
+//!   slowest source has passed by then: a source whose numbers are far off does not discard the
+//!   data of the others.
+//!
+//! An event closes when all awaited sources have passed its key, so that it is known by then
+//! whether it is outside. What has closed stays as it is.
+
+use std::ops::Range;
+
+use super::numbers::KEY_END;
+use super::promises::Promises;
+use crate::{BuilderConfig, SourceRole};
+
+/// The edges of a run.
+#[derive(Debug)]
+pub struct Edges {
+    /// By source; empty if none promises.
+    sources: Vec<Source>,
+    /// The run's keys.
+    keys: Range<u64>,
+    edge_ns: u64,
+    /// Whether marks may still move the begin.
+    is_due: bool,
+    /// When the first begin and the first end were marked.
+    begun_ns: Option<u64>,
+    ended_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    is_required: bool,
+    first: First,
+}
+
+/// The first number of a source behind its mark.
+#[derive(Clone, Copy, Debug)]
+enum First {
+    /// It has marked no begin.
+    Unmarked,
+    /// It has delivered and dropped nothing. None below that number will follow, if there is one.
+    Awaited(Option<u64>),
+    /// It is known.
+    Is(u64),
+    /// It has moved the begin. What a later session of the source begins with does not.
+    Taken,
+}
+
+impl Edges {
+    pub fn new(config: &BuilderConfig) -> Self {
+        let count = if config.promising.contains(&true) { config.sources.len() } else { 0 };
+        let source = |role: &SourceRole| Source {
+            is_required: *role == SourceRole::Required,
+            first: First::Unmarked,
+        };
+        // A run that goes on has begun.
+        let begun_ns = config.continues.is_some().then_some(0);
+        Self {
+            sources: config.sources[..count].iter().map(source).collect(),
+            keys: 0..u64::MAX,
+            edge_ns: config.edge_ns,
+            is_due: false,
+            begun_ns,
+            ended_ns: None,
+        }
+    }
+
+    /// The keys that are not outside.
+    #[inline]
+    pub fn keys(&self) -> Range<u64> {
+        self.keys.clone()
+    }
+
+    /// A source has marked that the run begins.
+    pub fn begin(&mut self, index: usize, now_ns: u64) {
+        self.is_due |= self.begun_ns.is_none();
+        self.begun_ns.get_or_insert(now_ns);
+        if matches!(self.sources[index].first, First::Unmarked) {
+            self.await_first(index);
+        }
+    }
+
+    /// A source numbers anew. What it has said of its first number is not true any more.
+    pub fn number_anew(&mut self, index: usize) {
+        if matches!(self.sources[index].first, First::Awaited(_) | First::Is(_)) {
+            self.await_first(index);
+        }
+    }
+
+    fn await_first(&mut self, index: usize) {
+        let source = &mut self.sources[index];
+        if self.is_due && source.is_required {
+            source.first = First::Awaited(None);
+        }
+    }
+
+    /// A source has delivered a number, and none below it.
+    #[inline]
+    pub fn deliver(&mut self, index: usize, number: u64) {
+        if self.is_due
+            && let first @ First::Awaited(_) = &mut self.sources[index].first
+        {
+            *first = First::Is(number);
+        }
+    }
+
+    /// A source has promised that none below a number will follow.
+    pub fn promise(&mut self, index: usize, number: u64) {
+        if let First::Awaited(promised) = &mut self.sources[index].first {
+            *promised = Some(number);
+        }
+    }
+
+    /// A source has dropped what it has promised last.
+    pub fn drop_first(&mut self, index: usize) {
+        if let first @ First::Awaited(_) = &mut self.sources[index].first {
+            *first = match *first {
+                First::Awaited(Some(number)) => First::Is(number),
+                _ => First::Taken,
+            };
+        }
+    }
+
+    /// Moves the begin to the first numbers that are known, as far as they have keys. Called before
+    /// events close.
+    #[inline]
+    pub fn settle(&mut self, promises: &Promises, now_ns: u64) {
+        if self.is_due {
+            self.settle_first(promises, now_ns);
+        }
+    }
+
+    #[cold]
+    fn settle_first(&mut self, promises: &Promises, now_ns: u64) {
+        for (index, Source { first, .. }) in self.sources.iter_mut().enumerate() {
+            let (First::Is(number) | First::Awaited(Some(number))) = *first else { continue };
+            let Some(offset) = promises.offset(index) else { continue };
+            let key = number.wrapping_add(offset);
+            if key <= KEY_END {
+                self.keys.start = self.keys.start.max(key);
+            }
+            *first = match *first {
+                First::Is(_) => First::Taken,
+                _ => First::Awaited(None),
+            };
+        }
+        let since_ns = self.begun_ns.unwrap_or(now_ns);
+        if now_ns.saturating_sub(since_ns) > self.edge_ns {
+            self.keys.start = self.keys.start.min(promises.promised());
+            self.sources.iter_mut().for_each(|source| source.first = First::Taken);
+            self.is_due = false;
+        }
+    }
+
+    /// A source has marked that the run ends, and has passed the keys below that one, if it is
+    /// awaited.
+    pub fn end(&mut self, index: usize, passed: Option<u64>, now_ns: u64) {
+        let since_ns = *self.ended_ns.get_or_insert(now_ns);
+        let counts =
+            now_ns.saturating_sub(since_ns) <= self.edge_ns && self.sources[index].is_required;
+        if let Some(passed) = passed.filter(|_| counts) {
+            self.keys.end = self.keys.end.min(passed);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A run begins and ends by the marks of its sources, at keys that all have.
+
+use catchment_builder::{SourceNote, SourceRole};
+use catchment_model::Entry;
+
+use crate::promises::config;
+use crate::support::{MS, Rig, S};
+
+use SourceRole::{Optional, Required};
+
+fn mark(rig: &mut Rig, now_ns: u64, note: SourceNote, sources: &[usize]) {
+    sources.iter().for_each(|&source| rig.builder.note(now_ns, source, note));
+}
+
+fn keys(rig: &Rig) -> Vec<u64> {
+    rig.rows.keys().copied().collect()
+}
+
+fn of_all(rig: &Rig, entry: Entry) -> u64 {
+    rig.ledger.total()[entry]
+}
+
+#[test]
+fn a_run_begins_at_the_latest_first_key_and_ends_with_the_earliest_last_one() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    mark(&mut rig, 0, SourceNote::Begin, &[0]);
+    rig.send(0, 0, 7..12);
+    rig.poll(0);
+    mark(&mut rig, MS, SourceNote::Begin, &[1]);
+    rig.send(MS, 1, 9..12);
+    rig.poll(MS);
+    assert_eq!(keys(&rig), [9, 10, 11]);
+    // One stops three keys later than the other, in either order.
+    rig.send(S, 0, 12..100);
+    mark(&mut rig, S, SourceNote::End, &[0]);
+    rig.send(S, 1, 12..90);
+    rig.poll(S);
+    assert_eq!(rig.rows.len(), 81);
+    rig.send(2 * S, 1, 90..97);
+    mark(&mut rig, 2 * S, SourceNote::End, &[1]);
+    rig.poll(2 * S);
+    assert!(keys(&rig).into_iter().eq(9..97));
+    rig.finish(2 * S);
+    assert_eq!((rig.count(0, Entry::FragmentsOutsideRun), rig.lost()), (2 + 3, 0));
+    assert_eq!((rig.complete(), of_all(&rig, Entry::FragmentsMissing)), (88, 0));
+}
+
+#[test]
+fn what_is_missing_between_the_edges_is_lost_and_what_was_dropped_at_the_begin_is_a_first_key() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
+    rig.send(0, 0, 0..20);
+    // It promises, and drops 5 and 6 before it delivers anything.
+    rig.builder.note(0, 1, SourceNote::LowWater(5));
+    rig.builder.note(0, 1, SourceNote::Excused(7));
+    rig.send(0, 1, [7, 8, 10, 11]);
+    mark(&mut rig, MS, SourceNote::End, &[1, 0]);
+    rig.poll(MS);
+    assert!(keys(&rig).into_iter().eq(5..12));
+    rig.finish(MS);
+    let missing = rig.count(1, Entry::FragmentsMissing);
+    assert_eq!((missing, rig.count(0, Entry::FragmentsOutsideRun)), (3, 5 + 8));
+}
+
+#[test]
+fn one_that_joins_later_or_is_optional_or_in_some_events_alone_moves_nothing() {
+    let mut rig = Rig::new(config(&[Required, Required, Optional, Required]));
+    mark(&mut rig, 0, SourceNote::Gone, &[1]);
+    mark(&mut rig, 0, SourceNote::ExpectedIn(2), &[3]);
+    mark(&mut rig, 0, SourceNote::Begin, &[0, 2, 3]);
+    rig.send(0, 0, 0..10);
+    rig.send(0, 2, 4..10);
+    rig.send(0, 3, [7, 9]);
+    rig.poll(0);
+    assert_eq!(rig.rows.len(), 10);
+    rig.send(5 * S, 0, 10..20);
+    mark(&mut rig, 5 * S, SourceNote::Session { key_bits: 48 }, &[1]);
+    mark(&mut rig, 5 * S, SourceNote::Begin, &[1]);
+    rig.send(5 * S, 1, 15..20);
+    rig.send(5 * S, 3, [11]);
+    mark(&mut rig, 5 * S, SourceNote::End, &[2, 3]);
+    rig.poll(5 * S);
+    assert_eq!((rig.rows.len(), rig.count(1, Entry::FragmentsMissing)), (20, 15));
+    rig.finish(5 * S);
+    assert_eq!(of_all(&rig, Entry::FragmentsOutsideRun), 0);
+}
+
+#[test]
+fn the_end_of_a_source_for_which_nothing_waits_is_none_of_the_run() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
+    rig.send_all(0, 0..2, 0..10);
+    // The second one is given up.
+    for (key, ms) in (10..).zip(0..3_000) {
+        rig.send(ms * MS, 0, [key]);
+        rig.poll(ms * MS);
+    }
+    assert!(rig.builder.status().sources[1].silent);
+    mark(&mut rig, 3 * S, SourceNote::End, &[1]);
+    rig.send(3 * S, 0, 3_010..3_020);
+    mark(&mut rig, 3 * S, SourceNote::End, &[0]);
+    rig.poll(3 * S);
+    rig.finish(3 * S);
+    assert_eq!((rig.rows.len(), of_all(&rig, Entry::FragmentsOutsideRun)), (3_020, 0));
+}
+
+#[test]
+fn a_source_whose_numbers_are_far_off_discards_the_others_only_while_the_run_begins() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
+    rig.send(0, 0, 0..10);
+    rig.send(0, 1, [100_000]);
+    rig.poll(0);
+    rig.send(3 * S, 0, 10..20);
+    rig.poll(3 * S);
+    assert!(rig.rows.is_empty());
+    rig.send(4 * S, 0, 20..30);
+    rig.poll(4 * S);
+    assert!(keys(&rig).into_iter().eq(20..30));
+    rig.finish(4 * S);
+    assert_eq!(rig.count(0, Entry::FragmentsOutsideRun), 20);
+    assert_eq!(rig.count(1, Entry::FragmentsMissing), 10);
+}
