@@ -121,3 +121,34 @@ fn a_source_whose_numbers_are_far_off_discards_the_others_only_while_the_run_beg
     assert_eq!(rig.count(0, Entry::FragmentsOutsideRun), 20);
     assert_eq!(rig.count(1, Entry::FragmentsMissing), 10);
 }
+
+#[test]
+fn keys_of_nobody_before_the_begin_are_no_absent_events() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
+    rig.send(0, 0, [7, 8, 11, 13]);
+    rig.send(0, 1, [11, 13]);
+    rig.poll(0);
+    rig.finish(0);
+    assert_eq!((keys(&rig), rig.count(0, Entry::FragmentsOutsideRun)), (vec![11, 13], 2));
+    // The event 12.
+    assert_eq!(of_all(&rig, Entry::FragmentsMissing), 2);
+}
+
+#[test]
+fn the_first_mark_of_a_run_that_has_long_begun_moves_nothing() {
+    let mut rig = Rig::new(config(&[Required, Required]));
+    mark(&mut rig, 0, SourceNote::Gone, &[1]);
+    rig.send(0, 0, 0..10);
+    rig.poll(0);
+    rig.poll(4 * S);
+    // Its events are open while the other one joins, at a later key.
+    mark(&mut rig, 5 * S, SourceNote::Session { key_bits: 48 }, &[1]);
+    mark(&mut rig, 5 * S, SourceNote::Begin, &[1]);
+    rig.send(5 * S, 0, 10..20);
+    rig.send(5 * S, 1, 15..20);
+    rig.poll(5 * S);
+    rig.finish(5 * S);
+    assert_eq!((rig.rows.len(), of_all(&rig, Entry::FragmentsOutsideRun)), (20, 0));
+    assert_eq!(rig.count(1, Entry::FragmentsMissing), 15);
+}

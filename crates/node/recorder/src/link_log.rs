@@ -429,12 +429,12 @@ impl Log {
         }
     }
 
-    /// Takes a mark, in the run of that number.
+    /// Takes a mark, in the run of that number, which is being stopped or not.
     pub(crate) fn take_mark(
         &mut self,
         ingest: &mut Ingest,
         mark: &Mark,
-        run_number: u64,
+        (run_number, is_to_stop): (u64, bool),
     ) -> Result<(), Fault> {
         let new = mark.count - self.repeats(mark.sequence, mark.count)?;
         if new == 0 {
@@ -470,7 +470,10 @@ impl Log {
                     self.say(ingest, SourceNote::Numbering);
                 }
             }
-            MarkKind::Begin | MarkKind::End if mark.run_number != run_number => {
+            // An end that nobody asked for may be one that is sent again in a run that goes on.
+            MarkKind::Begin | MarkKind::End
+                if mark.run_number != run_number || mark.kind == MarkKind::End && !is_to_stop =>
+            {
                 let account = self.destination.map(|one| one.account as usize).ok();
                 if let Some(link) = account.and_then(|account| ingest.link(account)) {
                     link.marks_ignored.fetch_add(1, Relaxed);

@@ -363,7 +363,7 @@ impl Session {
             }
             Data::Attach(_) => return Ok(Taken::Continue(())),
         };
-        let run_number = self.run_number;
+        let of_run = (self.run_number, self.commander.is_to_stop());
         let log = self.log(number, connection)?;
         let Ok(destination) = log.destination else {
             return Err(Fault::UnknownLog { got: number });
@@ -376,7 +376,7 @@ impl Session {
                 log.take_part(ingest, destination, (part, body), was_held)?
             }
             Data::Mark(ref mark, _) => {
-                log.take_mark(ingest, mark, run_number)?;
+                log.take_mark(ingest, mark, of_run)?;
                 Taken::Continue(())
             }
             Data::Heartbeat(_) | Data::Attach(_) => Taken::Continue(()),
@@ -450,9 +450,12 @@ impl Session {
     /// Whether its sender holds nothing of the run that ends, as far as it has said. One that
     /// nobody has commanded has no end of the run to report, unless it is away.
     pub(crate) fn has_ended_run(&self) -> bool {
-        let is_commanded = self.commander.takes_commands() && self.commander.stage() != Stage::Free;
+        let (takes_commands, stage) = (self.commander.takes_commands(), self.commander.stage());
+        let is_commanded = takes_commands && stage != Stage::Free;
+        // Where logs mark the begin, a sender that has started may hold all of the run's items.
+        let has_begun = takes_commands && !matches!(stage, Stage::Free | Stage::Prepared);
         self.is_drained()
-            || self.logs.iter().all(|log| log.outside_until == u64::MAX)
+            || !has_begun && self.logs.iter().all(|log| log.outside_until == u64::MAX)
             || !is_commanded && self.control.is_some()
     }
 

@@ -13,9 +13,11 @@
 //! - It ends behind the earliest last key of those that have marked an end: what each has passed.
 //! - Only required sources that are expected in all events move the edges, since nobody misses the
 //!   others; and an end only one that is awaited: what is dead is judged by the others' edges.
-//! - Marks count for `edge_ns` from the first of their kind, and the begin is not behind what the
-//!   slowest source has passed by then: a source whose numbers are far off does not discard the
-//!   data of the others.
+//! - A begin counts for `edge_ns` from the first one, or from the first event that is wanted if that
+//!   is earlier: who joins a run that is being recorded moves nothing. An end counts for `edge_ns`
+//!   from the first one.
+//! - The begin is not behind what the slowest source has passed when its window closes: a source
+//!   whose numbers are far off does not discard the data of the others.
 //!
 //! An event closes when all awaited sources have passed its key, so that it is known by then
 //! whether it is outside. What has closed stays as it is.
@@ -36,7 +38,7 @@ pub struct Edges {
     edge_ns: u64,
     /// Whether marks may still move the begin.
     is_due: bool,
-    /// When the first begin and the first end were marked.
+    /// When the windows opened in which marks move the begin and the end.
     begun_ns: Option<u64>,
     ended_ns: Option<u64>,
 }
@@ -67,14 +69,13 @@ impl Edges {
             is_required: *role == SourceRole::Required,
             first: First::Unmarked,
         };
-        // A run that goes on has begun.
-        let begun_ns = config.continues.is_some().then_some(0);
         Self {
             sources: config.sources[..count].iter().map(source).collect(),
             keys: 0..u64::MAX,
             edge_ns: config.edge_ns,
-            is_due: false,
-            begun_ns,
+            // A run that goes on has begun.
+            is_due: count > 0 && config.continues.is_none(),
+            begun_ns: None,
             ended_ns: None,
         }
     }
@@ -87,7 +88,6 @@ impl Edges {
 
     /// A source has marked that the run begins.
     pub fn begin(&mut self, index: usize, now_ns: u64) {
-        self.is_due |= self.begun_ns.is_none();
         self.begun_ns.get_or_insert(now_ns);
         if matches!(self.sources[index].first, First::Unmarked) {
             self.await_first(index);
@@ -136,10 +136,13 @@ impl Edges {
     }
 
     /// Moves the begin to the first numbers that are known, as far as they have keys. Called before
-    /// events close.
+    /// events close. `is_wanted` says whether the first open event is.
     #[inline]
-    pub fn settle(&mut self, promises: &Promises, now_ns: u64) {
+    pub fn settle(&mut self, promises: &Promises, is_wanted: impl FnOnce() -> bool, now_ns: u64) {
         if self.is_due {
+            if self.begun_ns.is_none() && is_wanted() {
+                self.begun_ns = Some(now_ns);
+            }
             self.settle_first(promises, now_ns);
         }
     }

@@ -222,6 +222,12 @@ impl OpenEvents {
         }
     }
 
+    fn settle_edges(&mut self, horizon: &Horizon, now_ns: u64) {
+        let Self { edges, window, wanted, .. } = self;
+        let is_wanted = || window.head().is_some_and(|(key, _)| wanted.has(key));
+        edges.settle(&horizon.promises, is_wanted, now_ns);
+    }
+
     /// Closes the heads that need not wait. Open events may hold `open_bytes_max`.
     pub fn release(
         &mut self,
@@ -230,7 +236,7 @@ impl OpenEvents {
         horizon: &mut Horizon,
         matched: &mut Matched,
     ) {
-        self.edges.settle(&horizon.promises, now_ns);
+        self.settle_edges(horizon, now_ns);
         let opened_before_ns = now_ns.checked_sub(self.limits.timeout_ns);
         // Both bounds scan all voters: computed only when needed, and once.
         let (mut overtaken_below, mut timed_out_below) = (None, None);
@@ -287,7 +293,7 @@ impl OpenEvents {
         horizon: &mut Horizon,
         matched: &mut Matched,
     ) {
-        self.edges.settle(&horizon.promises, now_ns);
+        self.settle_edges(horizon, now_ns);
         while let Some((key, slot)) = self.window.head().filter(|&(key, _)| key < end) {
             self.close_head(key, slot, reason, now_ns, horizon, matched);
         }
@@ -383,7 +389,8 @@ impl OpenEvents {
         // Fragments missing in unwanted events are not counted. Nor are keys before an event that
         // the quorum has not passed: they may never have been numbered.
         let numbered = all || key < horizon.passed();
-        let absent = self.absent.before(key);
+        let mut absent = self.absent.before(key);
+        absent.start = absent.start.max(self.edges.keys().start);
         if unwanted.is_none() && numbered && !absent.is_empty() {
             self.count_absent(absent, complete, horizon, matched);
         }
