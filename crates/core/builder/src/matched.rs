@@ -332,7 +332,7 @@ impl Matched {
         let dropped = |row: &&Row| row.dropped.is_some();
         let mut rows = rows.range(..row_count).filter(dropped).peekable();
         let gap = |row: &Row| {
-            let is_missed = row.dropped != Some(Entry::FragmentsDiscardedPaused);
+            let is_missed = !row.dropped.is_some_and(is_unwanted);
             u64::from(is_missed && row_expects(expected_in, row.named()))
         };
         let (mut found, mut gaps) = (0, 0);
@@ -577,7 +577,8 @@ pub struct ClosingEvent {
     pub groups: u64,
     /// Whether each required source that is expected in it delivered.
     pub complete: bool,
-    pub wanted: bool,
+    /// Why it is in no frame whatever came of it, by the ledger's entry that counts its fragments.
+    pub unwanted: Option<Entry>,
     pub reason: CloseReason,
 }
 
@@ -606,7 +607,8 @@ impl Closing {
     /// Counts an event, and makes its row.
     pub fn row(&mut self, event: &ClosingEvent) -> Row {
         let &ClosingEvent { key, first_ns, bytes, mut flags, groups, .. } = event;
-        let &ClosingEvent { complete, wanted, reason, .. } = event;
+        let &ClosingEvent { complete, unwanted, reason, .. } = event;
+        let wanted = unwanted.is_none();
         let totals = &mut self.totals;
         let too_large = bytes > self.event_bytes_max;
         if !wanted {
@@ -631,7 +633,7 @@ impl Closing {
         let incomplete = !complete && self.incomplete == IncompletePolicy::Drop;
         totals.dropped += u64::from(wanted && !too_large && incomplete);
         let dropped = match wanted {
-            false => Some(Entry::FragmentsDiscardedPaused),
+            false => unwanted,
             true if too_large => Some(Entry::FragmentsDiscardedTooLarge),
             true => incomplete.then_some(Entry::FragmentsDiscardedIncomplete),
         };
@@ -657,6 +659,11 @@ impl Closing {
         status.events_absent = self.totals.absent;
         status.events_unmatched = self.totals.unmatched;
     }
+}
+
+/// Whether fragments that are counted so are of an event in which nobody is missed.
+fn is_unwanted(reason: Entry) -> bool {
+    matches!(reason, Entry::FragmentsDiscardedPaused | Entry::FragmentsOutsideRun)
 }
 
 const ACCEPTED_AT_START: usize = 256;

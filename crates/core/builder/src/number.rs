@@ -17,6 +17,7 @@
 //! for sources that promise.
 
 mod claim;
+mod edges;
 mod events;
 mod excused;
 mod fast;

@@ -436,14 +436,15 @@ impl TimeMatcher {
             flags,
             groups: 0,
             complete: false,
-            wanted: true,
+            unwanted: None,
             reason,
         }
     }
 
     fn release_row(&mut self, event: &ClosingEvent, matched: &mut Matched) {
-        let wanted = self.wanted.has(event.key);
-        let row: Row = self.closing.row(&ClosingEvent { wanted, ..*event });
+        let is_unwanted = !self.wanted.has(event.key);
+        let unwanted = is_unwanted.then_some(Entry::FragmentsDiscardedPaused);
+        let row: Row = self.closing.row(&ClosingEvent { unwanted, ..*event });
         matched.release(row, self.now_ns);
         self.next_key = event.key + 1;
     }

@@ -37,6 +37,7 @@ mod ingest;
 mod intake;
 mod judge;
 mod link_access;
+mod link_keys;
 mod link_log;
 mod link_message;
 mod link_positions;

@@ -18,13 +18,9 @@ use catchment_wire::session::{ByeReason, Fault, Records};
 
 use crate::destinations::Destination;
 use crate::ingest::Ingest;
+use crate::link_keys::{Keys, WHOLE_BITS};
 use crate::link_samples::SampleLog;
 use crate::pool::Space;
-
-/// The end of whole keys.
-const KEY_END: u64 = 1 << 62;
-/// The width of keys that do not wrap, in bits.
-pub(crate) const WHOLE_BITS: u8 = 64;
 
 /// What became of a message of items: it was taken, or what is left of it waits for memory.
 pub(crate) type Taken = ControlFlow<()>;
@@ -51,6 +47,9 @@ pub(crate) struct Log {
     pub(crate) fragment_bytes_max: u64,
     /// Items below are of no run: they are counted, and durable.
     pub(crate) outside_until: u64,
+    /// Whether its sender marks begin and end of runs, and has marked the end of this one.
+    pub(crate) marks: bool,
+    has_ended: bool,
     /// What was counted as outside the run, and its bytes, since that was told last.
     pub(crate) outside: Outside,
     /// Whether others wait for its source where its connection ends without a word.
@@ -92,78 +91,6 @@ struct Open {
     is_outside: bool,
 }
 
-/// The keys of a source, which rise.
-#[derive(Clone, Copy)]
-struct Keys {
-    bits: u8,
-    /// The last key, unwrapped; none before the first one of a numbering.
-    last: Option<u64>,
-    /// No lower key will follow, as far as was said; above the last one.
-    low_water: u64,
-    /// The low-water key that was said last, as it was said.
-    promised: Option<u64>,
-}
-
-impl Keys {
-    /// The key, unwrapped, if it rises.
-    fn rise(self, key: u64) -> Option<u64> {
-        if self.bits == WHOLE_BITS {
-            return (key < KEY_END && self.last.is_none_or(|last| key > last)).then_some(key);
-        }
-        let cycle = 1_u64 << self.bits;
-        if key >= cycle || self.low_water == 0 {
-            return (key < cycle).then_some(key);
-        }
-        let rise = key.wrapping_sub(self.low_water) & (cycle - 1);
-        let key = match rise < cycle / 2 - 1 {
-            true => self.low_water + rise,
-            // Below a mark that promised too much.
-            false => (self.low_water + rise).checked_sub(cycle)?,
-        };
-        (key < KEY_END && self.last.is_none_or(|last| key > last)).then_some(key)
-    }
-
-    /// Takes a key that rises.
-    fn take(&mut self, key: u64) {
-        self.last = Some(key);
-        self.low_water = self.low_water.max(key + 1);
-    }
-
-    /// Takes a low-water key. Returns it, unwrapped, if it says more than was known.
-    fn promise(&mut self, key: u64) -> Option<u64> {
-        let cycle = 1_u64.checked_shl(self.bits.into()).unwrap_or(0);
-        let low_water = match cycle {
-            0 => key,
-            _ if key >= cycle => return None,
-            _ if self.low_water == 0 => key,
-            // A lower one is no rise.
-            _ => match key.wrapping_sub(self.low_water) & (cycle - 1) {
-                rise if rise < cycle / 2 => self.low_water + rise,
-                _ => return None,
-            },
-        };
-        let says_more = low_water > self.low_water && low_water <= KEY_END;
-        says_more.then(|| self.low_water = low_water).map(|()| low_water)
-    }
-
-    /// Whether a low-water key is below the one that was said before it; it is the last one then.
-    fn falls(&mut self, key: u64) -> bool {
-        let Some(before) = self.promised.replace(key) else { return false };
-        match 1_u64.checked_shl(self.bits.into()) {
-            None => key < before,
-            Some(cycle) => {
-                before.wrapping_sub(key) & (cycle - 1) != 0
-                    && (before.wrapping_sub(key) & (cycle - 1)) < cycle / 2
-            }
-        }
-    }
-
-    /// They begin again.
-    fn begin(&mut self) {
-        (self.last, self.low_water, self.promised) = (None, 0, None);
-    }
-}
-
 impl Log {
     /// A log whose next item has the sequence `next`, with keys of so many bits.
     pub(crate) fn new(
@@ -180,12 +107,14 @@ impl Log {
             made: next,
             fragment_bytes_max,
             outside_until: 0,
+            marks: false,
+            has_ended: false,
             outside: Outside::default(),
             is_required: false,
             is_reference: false,
             named: 0,
             expected_in: None,
-            keys: Keys { bits: key_bits, last: None, low_water: 0, promised: None },
+            keys: Keys::new(key_bits),
             is_idle: false,
             open: None,
             told_ns: 0,
@@ -222,6 +151,10 @@ impl Log {
             if self.is_reference {
                 self.say(ingest, SourceNote::Named(self.named));
             }
+            // One that joins a run is in it with all that it sends; another one from its mark on.
+            if self.marks && !self.is_outside() {
+                self.say(ingest, SourceNote::Begin);
+            }
         }
     }
 
@@ -254,7 +187,7 @@ impl Log {
     /// Whether its next item is of no run.
     #[inline]
     pub(crate) fn is_outside(&self) -> bool {
-        self.taken < self.outside_until
+        self.has_ended || self.taken < self.outside_until
     }
 
     /// The run ends, and the connection stays: a fragment of which parts are missing is of no run.
@@ -496,12 +429,12 @@ impl Log {
         }
     }
 
-    /// Takes a mark, in the run of that number.
+    /// Takes a mark, in the run of that number, which is being stopped or not.
     pub(crate) fn take_mark(
         &mut self,
         ingest: &mut Ingest,
         mark: &Mark,
-        run_number: u64,
+        (run_number, is_to_stop): (u64, bool),
     ) -> Result<(), Fault> {
         let new = mark.count - self.repeats(mark.sequence, mark.count)?;
         if new == 0 {
@@ -515,7 +448,10 @@ impl Log {
         match mark.kind {
             MarkKind::Abandoned => {
                 // Those of no run are no loss of this one, and their keys are none of its own.
-                let outside = new.min(self.outside_until.saturating_sub(self.taken));
+                let outside = match self.has_ended {
+                    true => new,
+                    false => new.min(self.outside_until.saturating_sub(self.taken)),
+                };
                 if outside > 0 {
                     self.outside.count += outside;
                     self.pass(ingest, outside, None);
@@ -530,13 +466,31 @@ impl Log {
             }
             MarkKind::Numbering => {
                 self.keys.begin();
-                self.say(ingest, SourceNote::Numbering);
+                if !self.has_ended {
+                    self.say(ingest, SourceNote::Numbering);
+                }
             }
-            MarkKind::Begin | MarkKind::End if mark.run_number != run_number => {
+            // An end that nobody asked for may be one that is sent again in a run that goes on.
+            MarkKind::Begin | MarkKind::End
+                if mark.run_number != run_number || mark.kind == MarkKind::End && !is_to_stop =>
+            {
                 let account = self.destination.map(|one| one.account as usize).ok();
                 if let Some(link) = account.and_then(|account| ingest.link(account)) {
                     link.marks_ignored.fetch_add(1, Relaxed);
                 }
+            }
+            MarkKind::Begin if self.marks => {
+                if self.is_outside() {
+                    (self.outside_until, self.has_ended) = (0, false);
+                    self.say(ingest, SourceNote::Begin);
+                }
+                self.promise(ingest, Some(mark.key).filter(|_| has_keys));
+            }
+            MarkKind::End if self.marks && !self.is_outside() => {
+                let next = mark.key_last.checked_add(1).filter(|_| has_keys);
+                self.promise(ingest, next.map(|key| key & self.keys.mask()));
+                self.say(ingest, SourceNote::End);
+                self.has_ended = true;
             }
             MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
         }
@@ -571,6 +525,13 @@ impl Log {
             self.say(ingest, SourceNote::Idle(is_idle));
         }
         Ok(())
+    }
+
+    /// Says that no key below that one will follow, if that is news.
+    fn promise(&mut self, ingest: &mut Ingest, key: Option<u64>) {
+        if let Some(low_water) = key.and_then(|key| self.keys.promise(key)) {
+            self.say(ingest, SourceNote::LowWater(low_water));
+        }
     }
 
     /// Takes the first and the last key of what is no fragment for the builder, which it promises
@@ -651,46 +612,4 @@ pub(crate) fn store_long(ingest: &mut Ingest, account: usize, bytes: &[u8]) -> O
 fn sender_flags(flags: u8) -> u8 {
     let error = flags & PartFlags::SENDER_ERROR != 0;
     FragmentFlags::SENT_ONCE | if error { FragmentFlags::SENDER_ERROR } else { 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys(bits: u8) -> Keys {
-        Keys { bits, last: None, low_water: 0, promised: None }
-    }
-
-    #[test]
-    fn narrow_keys_are_unwrapped_by_what_was_promised_too() {
-        let mut keys = keys(16);
-        assert_eq!(keys.rise(1 << 16), None);
-        assert_eq!(keys.rise(65_000), Some(65_000));
-        keys.take(65_000);
-        // Neither the same key, nor one half of a cycle ahead.
-        assert_eq!((keys.rise(65_000), keys.rise(65_000 - 32_768)), (None, None));
-        assert_eq!(keys.rise(65_000 - 32_769), Some(65_000 + 32_767));
-        // A source that is silent for more than a cycle, and says where it is.
-        for promised in [65_001 + 20_000, 65_001 + 40_000, 65_001 + 60_000, 65_001 + 80_000] {
-            assert_eq!(keys.promise(promised % (1 << 16)), Some(promised));
-            assert_eq!(keys.promise(promised % (1 << 16)), None, "nothing new");
-        }
-        assert_eq!(keys.promise(1 << 16), None);
-        assert_eq!(keys.rise(145_001 % (1 << 16)), Some(145_001));
-        // It promised too much, and its key rises.
-        assert_eq!(keys.rise(145_000 % (1 << 16)), Some(145_000));
-        keys.take(145_000);
-        assert_eq!((keys.last, keys.low_water), (Some(145_000), 145_001));
-        keys.begin();
-        assert_eq!(keys.rise(3), Some(3));
-    }
-
-    #[test]
-    fn whole_keys_promise_no_less_than_they_said_and_nothing_beyond_their_end() {
-        let mut keys = keys(WHOLE_BITS);
-        keys.take(9);
-        assert_eq!((keys.promise(10), keys.promise(11), keys.promise(10)), (None, Some(11), None));
-        assert_eq!((keys.rise(9), keys.rise(10), keys.rise(KEY_END)), (None, Some(10), None));
-        assert_eq!((keys.promise(KEY_END + 1), keys.promise(KEY_END)), (None, Some(KEY_END)));
-    }
 }

@@ -140,7 +140,8 @@ fn a_run_that_cannot_go_on_for_now_is_kept_and_goes_on_later() {
         }
     };
     send(0..300);
-    wait_while(|| front_end.sources()[0].status().durable == 0);
+    // The mark that begins the run, and a fragment.
+    wait_while(|| front_end.sources()[0].status().durable < 2);
     kill(first);
     // Another program has its port.
     let address = url.trim_start_matches("catchment+tcp://");
