@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { Sources, add, generator, whole } from "./sources.mjs";
 import { FAILED, store } from "./store.mjs";
-import { GONE, linesOf, targets } from "./targets.mjs";
+import { GONE, linesOf, spills, targets } from "./targets.mjs";
 import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 
 /** @import {Alarm, CommandName, CommandRequest, CommandResult, Counts, Device, DeviceState, LegalCommand, LogLine, Role, Severity, SourceStatus, Stage, State, Verdict} from "../src/api.ts" */
@@ -12,7 +12,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
   "good", "bad", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
-  "emulated", "emulated-full", "full", "links", "young", "frozen", "targets", "store",
+  "emulated", "emulated-full", "full", "links", "young", "frozen", "targets", "nodes", "store",
 ];
 
 /** @type {Record<DeviceState, CommandName[]>} */
@@ -372,6 +372,7 @@ export class World {
       },
       flow: this.flow(),
       targets: targets(this.scenario, sources, { rate: this.rate * 32_700, written: this.run?.bytes_written ?? 0, open: this.run !== null }),
+      spills: spills(this.scenario),
       store: this.scenario === "store" ? store((Date.now() - this.began) / 1000) : null,
       sources: {
         count: sources.length,

@@ -77,7 +77,38 @@ export interface Target {
   bytes_written_per_second: number;
   queue: Queue;
   buffers: Queue | null;
+  /** Its storage nodes, if it has any. */
+  nodes: TargetNode[];
   ledger: Counts;
+}
+
+/** A storage node of a target. */
+export interface TargetNode {
+  address: string;
+  is_connected: boolean;
+  frames_durable: number;
+  bytes_durable: number;
+  /** Of frames for it that it has not acknowledged. */
+  bytes_held: number;
+  /** Since when it takes nothing, in nanoseconds since 1970, and why; null: it does. */
+  away_since_ns: number | null;
+  away: string | null;
+}
+
+/** What takes the frames that a target's storage node cannot take now. */
+export interface Spill {
+  target: string;
+  folder: string;
+  node: string;
+  bytes_max: number;
+  frames_spilled: number;
+  bytes_spilled: number;
+  frames_forwarded: number;
+  bytes_forwarded: number;
+  frames_lost: number;
+  frames_waiting: number;
+  bytes_waiting: number;
+  problems: string[];
 }
 
 export interface Stage {
@@ -158,6 +189,8 @@ export interface State {
   flow: Stage[];
   /** Of the run or of the last one; empty before the first. */
   targets: Target[];
+  /** Also before the first run. */
+  spills: Spill[];
   /** Null: the node is a recorder. */
   store: Store | null;
   sources: { count: number; silent: number; with_loss: number; with_bad_data: number };

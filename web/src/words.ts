@@ -1,6 +1,6 @@
 // Plain words for the names that the API uses.
 import type {
-  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, StoreStream, Target, Verdict,
+  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, Spill, StoreStream, Target, TargetNode, Verdict,
 } from "./api";
 import * as format from "./format";
 
@@ -108,6 +108,28 @@ export function lackWords({ name, required, folder, node, ledger }: Target): str
   return `${name} did not get ${share} of the fragments: it is best effort, and was behind. `
     + "The run has lost nothing by that.";
 }
+
+/** The state of one of several storage nodes of a target. */
+export function nodeWords({ away, is_connected }: TargetNode): { text: string; status: SourceStatus } {
+  if (away !== null) return { text: "left out", status: "silent" };
+  return is_connected ? { text: "connected", status: "good" } : { text: "not connected", status: "off" };
+}
+
+/** Which of several storage nodes of a target take nothing, for how long and why. */
+export const leftOutWords = ({ name, nodes }: Target, time: string): string[] =>
+  nodes.length < 2 ? [] : nodes.flatMap(({ address, away, away_since_ns }) => {
+    if (away === null) return [];
+    const seconds = Math.max(0, Date.parse(time) / 1e3 - (away_since_ns ?? 0) / 1e9);
+    return [`Storage node ${address} of ${name} is left out for ${format.join(format.duration(seconds))}: ${away}.`];
+  });
+
+/** What waits in a spill, and what could not be read there; empty if nothing. */
+export const spillWords = (spill: Spill): string[] => [
+  spill.frames_waiting === 0 ? "" : `${format.many(spill.frames_waiting, "frame")}, `
+    + `${format.join(format.bytes(spill.bytes_waiting))}, in the spill of ${spill.target} until ${spill.node} has them.`,
+  spill.frames_lost === 0 ? "" : `${format.many(spill.frames_lost, "frame")} lost: `
+    + `not readable in the spill of ${spill.target}.`,
+].filter((words) => words !== "");
 
 /** The state of a stream at a storage node: a badge of a source's status. */
 export function streamWords({ state }: StoreStream): { text: string; status: SourceStatus } {

@@ -36,8 +36,27 @@ const SPINNING: usize = 4;
 const BUSY_ROUNDS: usize = 3;
 
 /// The program's tests of `test-long`.
-const LONG_TESTS: [(&str, &str); 2] =
-    [("a network that goes down", "network::"), ("a receive thread that is held up", "held_up::")];
+const LONG_TESTS: [(&str, &str); 4] = [
+    ("a network that goes down", "network::"),
+    ("a receive thread that is held up", "held_up::"),
+    ("recorders and storage nodes that are killed", "store::killed::"),
+    ("sixteen builders and five storage nodes", "store::shared::"),
+];
+
+/// What `test-long` records for as long as a run, with the options of `soak`.
+const SOAKS: [(&str, &str, &str); 2] = [
+    (
+        "European XFEL's typical run of trains",
+        "bench/trains.toml",
+        "--verify-every 4 -- xfel-trains --to 127.0.0.1:20310 --rate 1.14 --events 2668",
+    ),
+    (
+        "half an hour of a front-end at its highest rate",
+        "bench/links.toml",
+        "--verify-every 10 --minutes 30 -- \
+         midas-dummy --to 127.0.0.1:20330 --rate max --bytes 100000",
+    ),
+];
 
 /// Seeds of the simulator in `test-long`: those that no run had before.
 const SEEDS_LONG: &str = "20000";
@@ -169,13 +188,14 @@ pub fn test_long() -> Result<()> {
     for (what, tests) in LONG_TESTS {
         let mut long = repository.cargo();
         long.args(["test", "--locked", "-p", "catchment-cli", "--test", "all", tests]);
-        steps.run(what, &[], long.args(["--", "--ignored", "--test-threads=1"]));
+        steps.run(what, &[], long.args(["--", "--ignored", "--nocapture", "--test-threads=1"]));
     }
     let built = steps.run("rust: build the program", &[], &mut build(&repository, "catchment"));
-    let mut soak = std::process::Command::new(repository.program());
-    soak.current_dir(&repository.root).args(["soak", "bench/trains.toml", "--verify-every", "4"]);
-    soak.args(["--", "--rate", "1.14", "--events", "2668"]);
-    steps.run("European XFEL's typical run of trains", &[built], &mut soak);
+    for (what, config, options) in SOAKS {
+        let mut soak = std::process::Command::new(repository.program());
+        soak.current_dir(&repository.root).args(["soak", config]).args(options.split(' '));
+        steps.run(what, &[built], &mut soak);
+    }
     let cut = steps.finish("test-long");
     let planted = sim::mutants(&[]);
     let seeds = sim::run(&words(&["--seeds", SEEDS_LONG]));

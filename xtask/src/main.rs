@@ -19,8 +19,9 @@ cargo xtask COMMAND
   build                            build the program, target/release/catchment
   test                             every test: Rust, Python, end to end, reduced benches
   test --busy                      the Rust tests three times, beside four spinning processes
-  test-long                        a network that goes down (as root), a thread that is held up,
-                                   planted defects, 20,000 new seeds, 10 min of each fuzz target
+  test-long                        networks that go down and processes that are killed (as root), a
+                                   thread that is held up, a soak of trains, planted defects,
+                                   20,000 new seeds, 10 min of each fuzz target
   check                            format, lints, tidy, docs, Python's types
   tidy                             the house's rules
   sim [SEED] [ARGS]                seeds of the simulator until stopped, or one; sim --help

@@ -15,8 +15,9 @@ use crate::repository::Repository;
 
 /// Seeds within which every planted defect must be found.
 const SEEDS_MAX: u64 = 1_000;
-/// The same with events by time, which come before them.
+/// The same with events by time, and with storage nodes, which come before them.
 const SEEDS_BY_TIME: &str = "200";
+const SEEDS_OF_STORES: &str = "200";
 
 /// Builds the simulator and runs it with these arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -97,16 +98,17 @@ fn plant(repository: &Repository, copy: &Path, patch: Option<&Path>) -> Result<(
 /// Builds the copy, given a cargo that runs in it and where that builds, and has a defect found.
 type Finder = fn(&dyn Fn() -> Command, &Path) -> Result<String>;
 
-/// The first seed that fails, and how it does: of those that once failed, or from 0 on, by time
-/// and by number.
+/// The first seed that fails, and how it does: of those that once failed, or from 0 on, by time,
+/// with storage nodes, and by number.
 fn find_by_simulator(cargo: &dyn Fn() -> Command, build: &Path) -> Result<String> {
     succeed(cargo().args(BUILD)).context("it does not compile")?;
     let count = SEEDS_MAX.to_string();
     let first = ["0", "--first", "--threads", "1", "--seeds", &count];
     let by_time = ["0", "--time", "--first", "--threads", "1", "--seeds", SEEDS_BY_TIME];
+    let stores = ["0", "--stores", "--first", "--threads", "1", "--seeds", SEEDS_OF_STORES];
     let kept = KEPT_SEEDS.lines().map(|line| line.split('#').next().unwrap_or_default());
     let kept = kept.map(|case| case.split_whitespace().collect::<Vec<_>>());
-    let first = [by_time.to_vec(), first.to_vec()];
+    let first = [by_time.to_vec(), stores.to_vec(), first.to_vec()];
     for arguments in kept.filter(|case| !case.is_empty()).chain(first) {
         let mut program = Command::new(build.join("release/catchment-sim"));
         let printed = program.args(arguments).arg("--as-it-is").output()?;

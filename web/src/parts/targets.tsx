@@ -1,10 +1,11 @@
-// The places that get the run's frames, if there are several: a row for each, and one of them in a
-// drawer, with what became of each source's fragments in it.
-import type { Queue, SourceState, Target } from "../api";
+// The places that get the run's frames, if there are several, or storage nodes that share them, or
+// a spill: a row for each, and one of them in a drawer, with what became of each source's fragments
+// in it.
+import type { Queue, SourceState, Spill, State, Target, TargetNode } from "../api";
 import * as format from "../format";
 import { go, link } from "../route";
 import { sources, whichRun } from "../store";
-import { lackWords, targetWords } from "../words";
+import { lackWords, leftOutWords, nodeWords, spillWords, targetWords } from "../words";
 import { Fill } from "./figure";
 import { Icon, STATUS_ICONS } from "./icon";
 import { LedgerTable } from "./ledger";
@@ -69,8 +70,63 @@ function Lines({ name }: { name: string }) {
   return <LongTable items={sources.value} label={`Sources in ${name}`} rows={ROWS} head={head} row={row} none="No source." />;
 }
 
-function TargetDrawer({ target }: { target: Target }) {
-  const { name, folder, node, reason, buffers } = target;
+function NodeRow({ node }: { node: TargetNode }) {
+  const { text, status } = nodeWords(node);
+  return (
+    <tr title={node.away ?? undefined}>
+      <th scope="row">{node.address}</th>
+      <td><span class={`badge status-${status}`}><Icon name={STATUS_ICONS[status]} />{text}</span></td>
+      <td class="number">{format.count(node.frames_durable)}</td>
+      <td class="number wide">{format.join(format.bytes(node.bytes_durable))}</td>
+      <td class="number">{format.join(format.bytes(node.bytes_held))}</td>
+    </tr>
+  );
+}
+
+/** The storage nodes that share a target's frames. */
+function Nodes({ nodes }: { nodes: TargetNode[] }) {
+  return (
+    <>
+      <h3>Storage nodes</h3>
+      <div class="table-place">
+        <table class="sources nodes" aria-label="Storage nodes">
+          <thead>
+            <tr>
+              <th scope="col">Node</th>
+              <th scope="col">State</th>
+              <th scope="col" class="number">Durable frames</th>
+              <th scope="col" class="number wide">Durable</th>
+              <th scope="col" class="number">On the way</th>
+            </tr>
+          </thead>
+          <tbody>{nodes.map((node) => <NodeRow key={node.address} node={node} />)}</tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+const inFrames = (frames: number, bytes: number): string =>
+  `${format.join(format.bytes(bytes))} in ${format.many(frames, "frame")}`;
+
+/** What a target's spill has, and had. */
+function SpillFacts({ spill }: { spill: Spill }) {
+  return (
+    <>
+      <dt>Spill</dt><dd class="path">{spill.folder}</dd>
+      <dt>Waiting there</dt>
+      <dd class="figure">
+        {inFrames(spill.frames_waiting, spill.bytes_waiting)}, of {format.join(format.bytes(spill.bytes_max))}
+      </dd>
+      <dt>Spilled</dt><dd class="figure">{inFrames(spill.frames_spilled, spill.bytes_spilled)}</dd>
+      <dt>Forwarded</dt><dd class="figure">{inFrames(spill.frames_forwarded, spill.bytes_forwarded)}</dd>
+      {spill.problems.map((problem) => <><dt>Trouble</dt><dd class="path">{problem}</dd></>)}
+    </>
+  );
+}
+
+function TargetDrawer({ target, spill }: { target: Target; spill: Spill | undefined }) {
+  const { name, folder, node, nodes, reason, buffers } = target;
   return (
     <Drawer title={name} close={() => go("overview")}>
       <dl class="facts">
@@ -78,14 +134,16 @@ function TargetDrawer({ target }: { target: Target }) {
         <dt>State</dt><dd><StateBadge target={target} /></dd>
         {reason === null ? null : <><dt>Why</dt><dd class="path">{reason}</dd></>}
         {node === null ? <><dt>Folder</dt><dd class="path">{folder ?? "none"}</dd></>
-          : <><dt>Storage node</dt><dd class="path">{node}</dd></>}
+          : <><dt>Storage node{nodes.length > 1 ? "s" : ""}</dt><dd class="path">{node}</dd></>}
         <dt>Written</dt>
         <dd class="figure">
           {format.join(format.bytes(target.bytes_written))}, {format.join(format.bytesPerSecond(target.bytes_written_per_second))} now
         </dd>
         <dt>Queue</dt><dd class="figure">{queueWords(target.queue)}</dd>
         {buffers === null ? null : <><dt>Disk buffers</dt><dd class="figure">{queueWords(buffers)}</dd></>}
+        {spill ? <SpillFacts spill={spill} /> : null}
       </dl>
+      {nodes.length > 1 ? <Nodes nodes={nodes} /> : null}
       <h3>Ledger of {whichRun()} in {name}</h3>
       <LedgerTable counts={target.ledger} />
       <h3>By source</h3>
@@ -94,11 +152,16 @@ function TargetDrawer({ target }: { target: Target }) {
   );
 }
 
-/** With one target all of this is said of the run. */
-export function Targets({ targets, item }: { targets: Target[]; item: string | null }) {
-  if (targets.length < 2) return null;
+/** With one target, which is one folder or node, all of this is said of the run. */
+export function Targets({ now, item }: { now: State; item: string | null }) {
+  const { targets, spills, time } = now;
+  const isPlain = targets.length < 2 && spills.length === 0 && targets.every(({ nodes }) => nodes.length < 2);
+  if (targets.length === 0 || isPlain) return null;
   const shown = targets.find(({ name }) => name === item);
-  const lacks = targets.map(lackWords).filter((words) => words !== "");
+  const notes = [
+    ...targets.flatMap((target) => leftOutWords(target, time)), ...spills.flatMap(spillWords),
+    ...targets.map(lackWords).filter((words) => words !== ""),
+  ];
   return (
     <section class="panel" aria-labelledby="targets-title">
       <h2 id="targets-title">Targets <span class="note">of {whichRun()}</span></h2>
@@ -118,8 +181,8 @@ export function Targets({ targets, item }: { targets: Target[]; item: string | n
           <tbody>{targets.map((target) => <Row key={target.name} target={target} />)}</tbody>
         </table>
       </div>
-      {lacks.map((words) => <p key={words} class="calm-line note"><Icon name="info" />{words}</p>)}
-      {shown ? <TargetDrawer target={shown} /> : null}
+      {notes.map((words) => <p key={words} class="calm-line note"><Icon name="info" />{words}</p>)}
+      {shown ? <TargetDrawer target={shown} spill={spills.find(({ target }) => target === shown.name)} /> : null}
     </section>
   );
 }

@@ -67,7 +67,7 @@ export function Overview({ item }: { item: string | null }) {
         {now.run ? <Flow stages={now.flow} /> : null}
         <AlarmPanel />
       </div>
-      {store ? <StoreNode store={store} /> : <Targets targets={now.targets} item={item} />}
+      {store ? <StoreNode store={store} /> : <Targets now={now} item={item} />}
       <Plots />
       {store ? null : <SourcePanel />}
     </>

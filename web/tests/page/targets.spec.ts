@@ -49,6 +49,29 @@ test("a target is opened: why it is in fault, and each source in it", async ({ p
   expect(grave.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`)).toEqual([]);
 });
 
+test("storage nodes that share a target are named, with what is left out, and so is a spill", async ({ page }) => {
+  const found = complaints(page);
+  await open(page, "nodes");
+  const panel = page.getByRole("region", { name: /^Targets/ });
+  await expect(panel.locator("tbody tr")).toHaveCount(2);
+  await expect(panel).toContainText(/Storage node 10.0.0.8:7100 of store is left out for \d+\ss: it is away: Connection refused/);
+  await expect(panel).toContainText(/431 frames, 3.53\sGB, in the spill of archive until archive:7100 has them/);
+  await panel.getByRole("link", { name: "store" }).click();
+  const nodes = page.getByRole("dialog", { name: "store" }).getByRole("table", { name: "Storage nodes" }).locator("tbody tr");
+  await expect(nodes).toHaveCount(3);
+  await expect(nodes.nth(0)).toContainText(/10.0.0.7:7100\s*connected\s*[\d,]+.*12.6\sMB/);
+  await expect(nodes.nth(1)).toContainText(/10.0.0.8:7100\s*left out\s*[\d,]+.*0\sB/);
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const grave = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  expect(grave.map(({ id, nodes: at }) => `${id}: ${at.map(({ html }) => html).join(" ")}`)).toEqual([]);
+  await page.evaluate(() => { location.hash = "#/overview/archive"; });
+  const archive = page.getByRole("dialog", { name: "archive" });
+  await expect(archive).toContainText(/3.53\sGB in 431 frames, of 107\sGB/);
+  await expect(archive).toContainText(/Forwarded\s*8.21\sGB in 1,001 frames/);
+  await expect(archive.getByRole("table", { name: "Storage nodes" })).toHaveCount(0);
+  expect(found).toEqual([]);
+});
+
 test("of one target nothing more is said", async ({ page }) => {
   await open(page, "good", "#/overview/local");
   await expect(page.locator(".tile")).toHaveCount(8);

@@ -1,9 +1,11 @@
 import { expect, test, vi } from "vitest";
 import { announcement, sameVerdict } from "../../src/announce";
-import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus, StoreStream, Target } from "../../src/api";
+import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus, Spill, StoreStream, Target, TargetNode } from "../../src/api";
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
-import { headline, isLoss, lackWords, runWords, streamWords, targetWords, verdictWords } from "../../src/words";
+import {
+  headline, isLoss, lackWords, leftOutWords, nodeWords, runWords, spillWords, streamWords, targetWords, verdictWords,
+} from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
 const { link, parse } = await import("../../src/route");
@@ -88,7 +90,7 @@ test("a best-effort target that lacks something is a note, and no other is", () 
   const queue = { name: "", level_bytes: 0, highest_bytes: 0, capacity_bytes: 1 };
   const mirror: Target = {
     name: "mirror", required: false, folder: "/mnt", node: null, state: "recording", reason: null, bytes_written: 0,
-    bytes_written_per_second: 0, queue, buffers: null,
+    bytes_written_per_second: 0, queue, buffers: null, nodes: [],
     ledger: { fragments_recorded: 70, fragments_not_taken: 20, fragments_discarded_disk: 10 },
   };
   const raid: Target = { ...mirror, name: "raid", required: true, ledger: { fragments_recorded: 100 } };
@@ -102,6 +104,33 @@ test("a best-effort target that lacks something is a note, and no other is", () 
   const node = { ...raid, folder: null, node: "10.0.0.7:7100" };
   expect(words(node)).toEqual(["recording", ""]);
   expect(words({ ...node, state: "away", reason: "it is away" })).toEqual(["away, frames wait", ""]);
+});
+
+test("a storage node that is left out is a note with how long and why, and so is what waits in a spill", () => {
+  const queue = { name: "", level_bytes: 0, highest_bytes: 0, capacity_bytes: 1 };
+  const node: TargetNode = {
+    address: "a:1", is_connected: true, frames_durable: 1, bytes_durable: 1, bytes_held: 0, away_since_ns: null, away: null,
+  };
+  const away: TargetNode = { ...node, address: "b:1", is_connected: false, away_since_ns: 1e18, away: "it is away" };
+  const target: Target = {
+    name: "store", required: true, folder: null, node: "a:1, b:1", state: "recording", reason: null, bytes_written: 0,
+    bytes_written_per_second: 0, queue, buffers: null, nodes: [node, away], ledger: {},
+  };
+  const time = new Date(1e12 + 5_000).toISOString();
+  const plain = (words: string[]) => words.map((one) => one.replaceAll("\u00a0", " "));
+  expect(plain(leftOutWords(target, time))).toEqual(["Storage node b:1 of store is left out for 5.0 s: it is away."]);
+  expect(leftOutWords({ ...target, nodes: [away] }, time)).toEqual([]);
+  expect([node, away, { ...node, is_connected: false }].map((one) => nodeWords(one).text))
+    .toEqual(["connected", "left out", "not connected"]);
+  const spill: Spill = {
+    target: "store", folder: "/s", node: "a:1", bytes_max: 9, frames_spilled: 3, bytes_spilled: 3, frames_forwarded: 1,
+    bytes_forwarded: 1, frames_lost: 1, frames_waiting: 2, bytes_waiting: 2_000, problems: [],
+  };
+  expect(plain(spillWords(spill))).toEqual([
+    "2 frames, 2.00 kB, in the spill of store until a:1 has them.",
+    "1 frame lost: not readable in the spill of store.",
+  ]);
+  expect(spillWords({ ...spill, frames_lost: 0, frames_waiting: 0 })).toEqual([]);
 });
 
 test("alarms that wait for somebody stand before those that were seen", () => {

@@ -32,10 +32,12 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/node/recorder/src/spill/reader.rs", SPILL),
     ("crates/node/recorder/src/spill/writer.rs", SPILL),
     ("crates/node/recorder/src/standby.rs", "starts and ends the threads between runs"),
+    ("crates/node/store/src/host.rs", "starts and ends the threads of writers"),
     ("crates/node/store/src/node.rs", "starts and ends the agents' threads, and makes folders"),
 ];
 
-const SPILL: &str = "a spill's folder is behind no port yet: the simulator has no storage nodes";
+const SPILL: &str =
+    "a spill's folder is behind no port yet: the simulator's storage nodes have no spill";
 
 /// Words by which a file would have what agents must not have.
 const WORDS: &[(&str, &str)] = &[

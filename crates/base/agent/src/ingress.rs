@@ -30,7 +30,12 @@ pub enum Piece<'a> {
     Opened {
         /// The port's number.
         port: usize,
+        /// By which of the port's listeners it came: the first is 0.
+        listener: usize,
     },
+    /// The bytes of the connection that follow come under TLS. It precedes the first of them; the
+    /// bytes of a connection without it come in the clear.
+    Secured,
     /// All bytes of the connection that have arrived and are not taken yet; at least one.
     Bytes(&'a [u8]),
     /// The bytes of the connection that come next, after [`Flow::Into`]. They have been copied
@@ -89,7 +94,9 @@ impl<'a> Arrival<'a> {
         match self.piece {
             Piece::Datagrams(datagrams) => datagrams.bytes(),
             Piece::Bytes(bytes) => bytes,
-            Piece::Opened { .. } | Piece::Incoming(_) | Piece::Closed { .. } => &[],
+            Piece::Opened { .. } | Piece::Secured | Piece::Incoming(_) | Piece::Closed { .. } => {
+                &[]
+            }
         }
     }
 

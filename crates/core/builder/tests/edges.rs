@@ -108,6 +108,21 @@ fn the_end_of_a_source_for_which_nothing_waits_is_none_of_the_run() {
 }
 
 #[test]
+fn a_source_that_delivered_nothing_takes_nothing_of_the_others_away() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
+    // The key of its mark, behind those of the run before.
+    rig.builder.note(0, 1, SourceNote::LowWater(3));
+    rig.send(0, 0, 5..15);
+    mark(&mut rig, MS, SourceNote::End, &[1, 0]);
+    rig.poll(MS);
+    rig.finish(MS);
+    assert!(keys(&rig).into_iter().eq(5..15));
+    let missing = rig.count(1, Entry::FragmentsMissing);
+    assert_eq!((missing, of_all(&rig, Entry::FragmentsOutsideRun)), (10, 0));
+}
+
+#[test]
 fn a_source_whose_numbers_are_far_off_discards_the_others_only_while_the_run_begins() {
     let mut rig = Rig::new(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);

@@ -7,6 +7,7 @@
 //! {"closed":0,"bytes":1073741824}
 //! {"closed":1,"bytes":52428800}
 //! {"ended":2}
+//! {"location":{"target":"store","kind":"node","address":"10.0.0.7:7100","name":"run-1",..}}
 //! ```
 //!
 //! One JSON object per line, each appended once its statement is true on disk, so the list never
@@ -16,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use catchment_model::RunId;
+use catchment_model::{RunId, named};
 use serde::{Deserialize, Serialize};
 
 /// The list's name in the run's folder.
@@ -24,8 +25,56 @@ pub const FILE_LIST_NAME: &str = "files.jsonl";
 /// The most bytes of a list: enough for half a million files.
 pub const FILE_LIST_BYTES_MAX: u64 = 64 << 20;
 
+named! {
+    /// What has frames of a run.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    LocationKind {
+        /// A folder of the recorder's machine.
+        #[default]
+        Folder = "folder",
+        /// A storage node.
+        Node = "node",
+        /// The folder of frames that wait for a storage node.
+        Spill = "spill",
+    }
+}
+
+/// Something to which a recorder sent frames of a run: an entry of the run's index. What is not
+/// known is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunLocation {
+    /// The target of which it is a part, or the whole.
+    pub target: String,
+    /// What it is.
+    pub kind: LocationKind,
+    /// The path of the folder in which runs have folders, or the node's host and port.
+    pub address: String,
+    /// The name of the run's folder there.
+    pub name: String,
+    /// Whether the run waits for the target.
+    pub required: bool,
+    /// Durable frames: of a folder, if it is the only one of its target; of a node, with those
+    /// that came from the spill; of a spill, those that waited there when the run ended.
+    #[serde(default)]
+    pub frames: Option<u64>,
+    /// Their bytes.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// Of a node: the lowest number of these frames. Others may have some of those in between.
+    #[serde(default)]
+    pub first_frame: Option<u64>,
+    /// The highest.
+    #[serde(default)]
+    pub last_frame: Option<u64>,
+    /// Of a folder: the indexes of its files, each the first and the last of some that follow each
+    /// other. A node gives its files names of its own.
+    #[serde(default)]
+    pub files: Vec<(u32, u32)>,
+}
+
 /// A line of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileListLine {
     /// The header, the first line: the identity of the run.
     Run(RunId),
@@ -53,12 +102,14 @@ pub enum FileListLine {
         /// The number of files: the highest index plus one.
         files: u32,
     },
+    /// The run has ended, and had frames sent there. It says nothing of the files of this folder.
+    Location(RunLocation),
 }
 
 impl FileListLine {
     /// The line's text, including its end.
     pub fn encode(&self) -> String {
-        let line = match *self {
+        let line = match self.clone() {
             Self::Run(run) => Line {
                 catchment_files: Some(VERSION),
                 run: Some(run.to_string()),
@@ -74,6 +125,11 @@ impl FileListLine {
             }
             Self::Removed { index } => Line { removed: Some(index), ..Line::default() },
             Self::Ended { files } => Line { ended: Some(files), ..Line::default() },
+            Self::Location(location) => {
+                let location = serde_json::to_value(location);
+                let location = location.expect("strings and numbers are valid JSON");
+                Line { location: Some(location), ..Line::default() }
+            }
         };
         serde_json::to_string(&line).expect("strings and numbers are valid JSON") + "\n"
     }
@@ -100,6 +156,8 @@ pub struct FileList {
     pub files: BTreeMap<u32, ListedFile>,
     /// The number of files, once the writer has ended.
     pub ended: Option<u32>,
+    /// Where the run's frames were sent, once it has ended.
+    pub locations: Vec<RunLocation>,
     /// Lines that could not be read, counted from 1.
     pub unread_lines: Vec<usize>,
 }
@@ -133,7 +191,13 @@ impl FileList {
         let lines = || text[..=end].split_inclusive(|&byte| byte == b'\n').zip(1..);
         // The first line, except half a line left by a stopped machine.
         let run = lines().find_map(|(line, _)| header(line)).ok_or(FileListError::Header)??;
-        let mut list = Self { run, files: BTreeMap::new(), ended: None, unread_lines: Vec::new() };
+        let mut list = Self {
+            run,
+            files: BTreeMap::new(),
+            ended: None,
+            locations: Vec::new(),
+            unread_lines: Vec::new(),
+        };
         for (line, number) in lines() {
             if line != b"\n" && list.take(line).is_none() {
                 list.unread_lines.push(number);
@@ -164,6 +228,9 @@ impl FileList {
             self.files.remove(&index);
         } else if line.ended.is_some() {
             self.ended = line.ended;
+        } else if let Some(location) = line.location {
+            // One of a kind that only later versions know is left out.
+            self.locations.extend(serde_json::from_value::<RunLocation>(location));
         }
         Some(())
     }
@@ -178,8 +245,8 @@ fn header(line: &[u8]) -> Option<Result<RunId, FileListError>> {
     }
 }
 
-/// A line's keys. One of `begun`, `closed`, `removed` and `ended` is present; in later versions
-/// there may be none.
+/// A line's keys. One of `begun`, `closed`, `removed`, `ended` and `location` is present; in later
+/// versions there may be none.
 #[derive(Default, Serialize, Deserialize)]
 struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,6 +265,8 @@ struct Line {
     removed: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    location: Option<serde_json::Value>,
 }
 
 const VERSION: u32 = 1;
@@ -213,7 +282,20 @@ mod tests {
             FileListLine::Begun { index: 1, file_id: u64::MAX },
             FileListLine::Closed { index: 0, bytes: 1 << 40 },
             FileListLine::Ended { files: 2 },
+            FileListLine::Location(location()),
         ]
+    }
+
+    fn location() -> RunLocation {
+        RunLocation {
+            target: "store".into(),
+            kind: LocationKind::Node,
+            address: "10.0.0.7:7100".into(),
+            frames: Some(3),
+            last_frame: Some(u64::MAX),
+            files: vec![(0, 2), (4, 4)],
+            ..RunLocation::default()
+        }
     }
 
     fn text(lines: &[FileListLine]) -> String {
@@ -230,6 +312,7 @@ mod tests {
         assert_eq!(list.files, BTreeMap::from([(0, first), (1, second)]));
         assert_eq!((list.run, list.ended), (RunId([7; 16]), Some(2)));
         assert_eq!((list.files_expected(), list.unread_lines.len()), (2, 0));
+        assert_eq!(list.locations, [location()]);
     }
 
     #[test]
@@ -246,7 +329,10 @@ mod tests {
             let whole = text[..cut].matches('\n').count();
             let stated = &lines()[1..whole];
             let named = stated.iter().filter(|line| matches!(line, FileListLine::Begun { .. }));
-            assert_eq!((list.files.len(), list.ended), (named.count(), None), "cut at {cut}");
+            let ended = stated.iter().any(|line| matches!(line, FileListLine::Ended { .. }));
+            let ended = ended.then_some(2);
+            assert_eq!((list.files.len(), list.ended), (named.count(), ended), "cut at {cut}");
+            assert!(list.locations.is_empty());
             assert!(list.unread_lines.is_empty());
         }
     }
@@ -268,7 +354,8 @@ mod tests {
         let mut text = text(&lines()[..3]);
         // Half a line, to which the next writer added the end.
         text.push_str(
-            "{\"closed\":0,\"by\n\n{\"later\":[1,{\"deep\":2}]}\n\0\0\0\n{\"closed\":1}\n",
+            "{\"closed\":0,\"by\n\n{\"later\":[1,{\"deep\":2}]}\n\0\0\0\n{\"closed\":1}\n\
+             {\"location\":{\"kind\":\"tape\"}}\n",
         );
         text.push_str(&self::text(&lines()[3..]));
         let list = FileList::decode(text.as_bytes()).expect("decodes");

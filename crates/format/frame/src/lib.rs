@@ -159,6 +159,7 @@ pub use error::{ColumnProblem, FrameError, FrameRef, Part, SchemaError};
 pub use events::{EventColumns, SourceColumns};
 pub use file_list::{
     FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError, FileListLine, ListedFile,
+    LocationKind, RunLocation,
 };
 pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, Origin, write_frame};
 pub use fuzz::fuzz_file;

@@ -42,7 +42,7 @@ pub(crate) enum Stop {
 pub(crate) struct Connection {
     stream: Stream,
     sender: SocketAddr,
-    port: usize,
+    came_by: CameBy,
     endpoint: usize,
     buffer: StreamBuffer,
     /// The last answer, of which the system has taken the first `answered` bytes.
@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     /// Why the last answer could not be sent.
     unanswerable: Option<io::Error>,
     phase: Phase,
+    /// Whether the sink knows that it is under TLS.
+    is_told_secured: bool,
     watched: bool,
     /// Whether the sink reads the next bytes itself, and whether it has read those before.
     is_direct: bool,
@@ -58,6 +60,13 @@ pub(crate) struct Connection {
     /// Bytes that may still be read in this pass, and whether the last read found no more.
     bytes_max: usize,
     is_dry: bool,
+}
+
+/// The port that a connection came to, and by which of its listeners.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CameBy {
+    pub port: usize,
+    pub listener: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,11 +79,11 @@ enum Phase {
 }
 
 impl Connection {
-    /// A connection that `port` took; its socket does not wait.
+    /// A connection that came by a port; its socket does not wait.
     pub fn new(
         stream: Stream,
         sender: SocketAddr,
-        port: usize,
+        came_by: CameBy,
         endpoint: usize,
         buffer_bytes: usize,
     ) -> Self {
@@ -83,13 +92,14 @@ impl Connection {
         Self {
             stream,
             sender,
-            port,
+            came_by,
             endpoint,
             buffer,
             answer,
             answered,
             unanswerable,
             phase,
+            is_told_secured: false,
             watched: false,
             is_direct: false,
             was_direct: false,
@@ -147,7 +157,7 @@ impl Connection {
                 pass.received.more = true;
                 self.end(NetError::Connection { sender: self.sender, source }, pass);
             }
-            Err(source) => pass.error = Some((Some(self.port), NetError::Epoll { source })),
+            Err(source) => pass.error = Some((Some(self.came_by.port), NetError::Epoll { source })),
         }
     }
 
@@ -179,6 +189,12 @@ impl Connection {
                 }
             },
         }
+    }
+
+    /// Whether it is under TLS, and the sink does not know.
+    #[inline]
+    fn is_untold(&self) -> bool {
+        !self.is_told_secured && self.stream.is_secured()
     }
 
     /// Whether the sink reads the next bytes itself.
@@ -243,8 +259,12 @@ impl Connection {
             }
             let bytes = self.buffer.untaken();
             let piece = match self.phase {
-                Phase::Opening => Piece::Opened { port: self.port },
+                Phase::Opening => {
+                    let CameBy { port, listener } = self.came_by;
+                    Piece::Opened { port, listener }
+                }
                 Phase::Open if bytes.is_empty() => return Stop::Drained,
+                Phase::Open if self.is_untold() => Piece::Secured,
                 Phase::Open => Piece::Bytes(bytes),
                 Phase::Ended => Piece::Closed { left: bytes },
             };
@@ -263,6 +283,10 @@ impl Connection {
                 }
                 (Phase::Opening, _) => {
                     self.phase = Phase::Open;
+                    0
+                }
+                (Phase::Open, _) if self.is_untold() => {
+                    self.is_told_secured = true;
                     0
                 }
                 (_, Flow::Short) if !self.buffer.is_full() => return Stop::Drained,
@@ -350,7 +374,7 @@ impl Connection {
 
     #[cold]
     fn end(&mut self, error: NetError, pass: &mut Pass<'_>) {
-        pass.error = Some((Some(self.port), error));
+        pass.error = Some((Some(self.came_by.port), error));
         self.phase = Phase::Ended;
     }
 }

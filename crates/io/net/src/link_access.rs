@@ -6,12 +6,24 @@ use std::sync::Arc;
 
 use crate::certificates::TlsServer;
 
+/// Which connections of a session must be under TLS. Others may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsRule {
+    /// None.
+    #[default]
+    None,
+    /// Control connections, which carry tokens; data connections carry a ticket in the clear.
+    Control,
+    /// All.
+    All,
+}
+
 /// How the senders of sessions connect: front-ends to a recorder, recorders to a storage node. The
 /// file says what they need; the node has it.
 #[derive(Clone, Debug)]
 pub struct LinkAccess {
-    /// Connections are under TLS.
-    pub needs_tls: bool,
+    /// Which connections must be under TLS.
+    pub tls: TlsRule,
     /// A hello has to show a token.
     pub needs_token: bool,
     /// They may connect from beyond this machine without either.
@@ -35,19 +47,45 @@ pub trait Tokens: Send + Sync {
 #[derive(Clone)]
 pub struct SharedTokens(pub Arc<dyn Tokens>);
 
+impl TlsRule {
+    /// Whether some connection must be under TLS.
+    pub fn needs_certificate(self) -> bool {
+        self != Self::None
+    }
+
+    /// Whether a control connection in the clear is admitted.
+    pub fn takes_clear_control(self) -> bool {
+        self == Self::None
+    }
+
+    /// Whether a data connection in the clear is admitted.
+    pub fn takes_clear_data(self) -> bool {
+        self != Self::All
+    }
+
+    /// Its word in a configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Control => "control",
+            Self::All => "all",
+        }
+    }
+}
+
 impl Default for LinkAccess {
     fn default() -> Self {
-        let (needs_tls, needs_token, without_protection) = (false, false, false);
+        let (tls, needs_token, without_protection) = (TlsRule::None, false, false);
         let (certificate, tokens) = (None, None);
         let resume_ns = 5_000_000_000;
-        Self { needs_tls, needs_token, without_protection, resume_ns, certificate, tokens }
+        Self { tls, needs_token, without_protection, resume_ns, certificate, tokens }
     }
 }
 
 impl LinkAccess {
     /// Whether everything is there that is needed.
     pub fn is_whole(&self) -> bool {
-        (!self.needs_tls || self.certificate.is_some())
+        (!self.tls.needs_certificate() || self.certificate.is_some())
             && (!self.needs_token || self.tokens.is_some())
     }
 
@@ -58,7 +96,7 @@ impl LinkAccess {
 
     /// Whether nothing keeps others on the network from being a source.
     pub fn is_open(&self) -> bool {
-        !(self.needs_tls && self.needs_token)
+        !(self.tls.needs_certificate() && self.needs_token)
     }
 }
 

@@ -26,7 +26,7 @@ use catchment_agent::{Arrival, Egress, Flow, Ingress, Received, STREAM_BYTES_MIN
 
 use crate::NetError;
 use crate::certificates::TlsServer;
-use crate::connection::{Connection, Pass, Stop};
+use crate::connection::{CameBy, Connection, Pass, Stop};
 use crate::epoll::{Epoll, Readiness};
 use crate::options::{Buffer, ask_buffer, set};
 use crate::tls_stream::{Stream, TLS_BYTES};
@@ -44,12 +44,27 @@ pub struct TcpConfig {
     pub socket_buffer_bytes: usize,
     /// The certificate, where connections are under TLS.
     pub tls: Option<TlsServer>,
+    /// Whether connections in the clear are taken beside those under TLS; the first byte tells
+    /// which they are. Those under TLS are said to be so ([`Piece::Secured`]).
+    ///
+    /// [`Piece::Secured`]: catchment_agent::Piece::Secured
+    pub takes_clear: bool,
+}
+
+/// A port of a [`TcpReceiver`]: one or more listeners for the same senders.
+#[derive(Clone, Debug)]
+pub struct TcpPort {
+    /// Where it listens, at least at one.
+    pub addresses: Vec<SocketAddr>,
+    /// Whether its connections may be under TLS, if there is a certificate.
+    pub takes_tls: bool,
 }
 
 impl Default for TcpConfig {
     fn default() -> Self {
         let (buffer_bytes, socket_buffer_bytes) = (256 * 1024, 4 * 1024 * 1024);
-        Self { buffer_bytes, connections_max: 64, socket_buffer_bytes, tls: None }
+        let (tls, takes_clear) = (None, false);
+        Self { buffer_bytes, connections_max: 64, socket_buffer_bytes, tls, takes_clear }
     }
 }
 
@@ -63,13 +78,16 @@ impl TcpConfig {
 
 /// Ports at which one thread takes connections, and receives from them.
 ///
-/// The endpoints are numbered: the ports from 0 on, as their addresses were given, and behind them
-/// the connections; a new one gets the lowest number that is free.
+/// The endpoints are numbered: the ports from 0 on, as they were given, and behind them the
+/// connections; a new one gets the lowest number that is free. Listeners beyond the first of a port
+/// have no numbers among them.
 ///
 /// Every piece names the peer as its sender. An error names the port that took the connection, and
 /// the peer in its text, since the connection's number may be another's when the error is read.
 pub struct TcpReceiver {
-    ports: Vec<Port>,
+    ports: usize,
+    // Those of the first port first.
+    listeners: Vec<Listener>,
     // By their numbers less the number of ports.
     connections: Vec<Option<Connection>>,
     // The connection whose piece the sink had no room for, by its index.
@@ -81,8 +99,10 @@ pub struct TcpReceiver {
     last_error: Option<(Option<usize>, NetError)>,
 }
 
-struct Port {
-    listener: TcpListener,
+struct Listener {
+    came_by: CameBy,
+    takes_tls: bool,
+    socket: TcpListener,
     address: SocketAddr,
     granted_bytes: usize,
     watched: bool,
@@ -92,34 +112,62 @@ impl TcpReceiver {
     /// Listens at each address; the index of an address is the number of its port everywhere.
     ///
     /// # Errors
+    /// As [`TcpReceiver::listen`].
+    ///
+    /// # Panics
+    /// As [`TcpReceiver::listen`].
+    pub fn bind(addresses: &[SocketAddr], config: TcpConfig) -> Result<Self, NetError> {
+        let port = |&address: &SocketAddr| TcpPort { addresses: vec![address], takes_tls: true };
+        Self::listen(&addresses.iter().map(port).collect::<Vec<_>>(), config)
+    }
+
+    /// Listens at the addresses of each port.
+    ///
+    /// # Errors
     /// An address that cannot be bound, or an option without which a peer that is gone would not be
     /// noticed.
     ///
     /// # Panics
-    /// A buffer of less than twice [`STREAM_BYTES_MIN`].
-    pub fn bind(addresses: &[SocketAddr], config: TcpConfig) -> Result<Self, NetError> {
+    /// A buffer of less than twice [`STREAM_BYTES_MIN`], or a port without an address.
+    pub fn listen(ports: &[TcpPort], config: TcpConfig) -> Result<Self, NetError> {
         let TcpConfig { buffer_bytes, connections_max, socket_buffer_bytes, .. } = config;
         assert!(buffer_bytes >= BUFFER_BYTES_MIN, "a buffer of {buffer_bytes} bytes");
         let error = |source| NetError::Epoll { source };
-        let sockets = addresses.len().saturating_add(connections_max);
-        let epoll = Epoll::new(sockets).map_err(error)?;
-        let mut ports = Vec::with_capacity(addresses.len());
-        for (number, &address) in addresses.iter().enumerate() {
-            let port = Port::bind(address, socket_buffer_bytes)?;
-            epoll.add(port.listener.as_fd(), number).map_err(error)?;
-            ports.push(port);
+        let count: usize = ports.iter().map(|port| port.addresses.len()).sum();
+        let epoll = Epoll::new(count.saturating_add(connections_max)).map_err(error)?;
+        let mut listeners = Vec::with_capacity(count);
+        for (port, TcpPort { addresses, takes_tls }) in ports.iter().enumerate() {
+            assert!(!addresses.is_empty(), "port {port} has no address");
+            for (listener, &address) in addresses.iter().enumerate() {
+                let came_by = CameBy { port, listener };
+                let bound = Listener::bind(address, came_by, *takes_tls, socket_buffer_bytes)?;
+                let number = LISTENERS + listeners.len();
+                epoll.add(bound.socket.as_fd(), number).map_err(error)?;
+                listeners.push(bound);
+            }
         }
         let (connections, paused, last_error) = (Vec::new(), None, None);
-        let lingering = VecDeque::new();
-        Ok(Self { ports, connections, paused, lingering, epoll, config, last_error })
+        let (ports, lingering) = (ports.len(), VecDeque::new());
+        Ok(Self { ports, listeners, connections, paused, lingering, epoll, config, last_error })
     }
 
-    /// The address at which port `port` takes connections, its port resolved if it was 0.
+    /// The first address at which port `port` takes connections, its port resolved if it was 0.
     ///
     /// # Panics
     /// A number beyond the ports.
     pub fn local_addr(&self, port: usize) -> SocketAddr {
-        self.ports[port].address
+        self.first(port).address
+    }
+
+    /// Where that port listens, in the order in which its addresses were given.
+    pub fn addresses_of(&self, port: usize) -> impl Iterator<Item = SocketAddr> {
+        let own = self.listeners.iter().filter(move |one| one.came_by.port == port);
+        own.map(|listener| listener.address)
+    }
+
+    fn first(&self, port: usize) -> &Listener {
+        let mut listeners = self.listeners.iter();
+        listeners.find(|one| one.came_by.port == port).expect("a port has a listener")
     }
 
     /// Bytes of the system's buffer that each connection of port `port` gets.
@@ -127,7 +175,7 @@ impl TcpReceiver {
     /// # Panics
     /// A number beyond the ports.
     pub fn granted_bytes(&self, port: usize) -> usize {
-        self.ports[port].granted_bytes
+        self.first(port).granted_bytes
     }
 
     /// From now on, connections that open are received in this way.
@@ -187,9 +235,9 @@ impl TcpReceiver {
                 self.receive(index, pass)?;
             }
         }
-        for port in 0..self.ports.len() {
-            if !self.ports[port].watched {
-                self.accept(port, pass)?;
+        for listener in 0..self.listeners.len() {
+            if !self.listeners[listener].watched {
+                self.accept(listener, pass)?;
             }
         }
         let ready = self.epoll.ask().unwrap_or_else(|source| {
@@ -200,27 +248,28 @@ impl TcpReceiver {
             // From here on a connection is closed at its own entry only, so that no entry is of one
             // whose number is another's by now.
             let number = self.epoll.ready(position);
-            match number.checked_sub(self.ports.len()) {
-                Some(index) => self.receive(index, pass)?,
-                None => self.accept(number, pass)?,
+            match number.checked_sub(LISTENERS) {
+                Some(listener) => self.accept(listener, pass)?,
+                None => self.receive(number - self.ports, pass)?,
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// Takes a few connections from a port.
-    fn accept(&mut self, port: usize, pass: &mut Pass<'_>) -> ControlFlow<()> {
+    /// Takes a few connections from a listener.
+    fn accept(&mut self, number: usize, pass: &mut Pass<'_>) -> ControlFlow<()> {
         for _ in 0..ACCEPTS_PER_PASS {
-            match self.ports[port].accept() {
-                Ok((socket, sender)) => self.open(port, socket, sender, pass)?,
+            let listener = &mut self.listeners[number];
+            match listener.accept() {
+                Ok((socket, sender)) => self.open(number, socket, sender, pass)?,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     io::ErrorKind::WouldBlock => {
-                        self.ports[port].watch(port, &self.epoll, pass);
+                        listener.watch(number, &self.epoll, pass);
                         return ControlFlow::Continue(());
                     }
                     _ => {
-                        self.ports[port].leave(port, error, &self.epoll, pass);
+                        listener.leave(error, &self.epoll, pass);
                         return ControlFlow::Continue(());
                     }
                 },
@@ -232,32 +281,34 @@ impl TcpReceiver {
 
     fn open(
         &mut self,
-        port: usize,
+        listener: usize,
         socket: TcpStream,
         sender: SocketAddr,
         pass: &mut Pass<'_>,
     ) -> ControlFlow<()> {
+        let &Listener { came_by, takes_tls, address, .. } = &self.listeners[listener];
+        let port = Some(came_by.port);
         let free = self.connections.iter().position(Option::is_none);
         let index = free.unwrap_or(self.connections.len());
         if index >= self.config.connections_max {
-            let (address, connections) = (self.ports[port].address, self.connections());
-            let error = NetError::Connections { address, connections, sender };
-            pass.error = Some((Some(port), error));
+            let connections = self.connections();
+            pass.error = Some((port, NetError::Connections { address, connections, sender }));
             return ControlFlow::Continue(());
         }
-        let stream = match &self.config.tls {
+        let stream = match self.config.tls.as_ref().filter(|_| takes_tls) {
             None => Stream::plain(socket),
+            Some(server) if self.config.takes_clear => Stream::either(socket, server),
             Some(server) => match Stream::accepted(socket, server) {
                 Ok(stream) => stream,
                 Err(error) => {
                     let source = io::Error::other(error);
-                    pass.error = Some((Some(port), NetError::Connection { sender, source }));
+                    pass.error = Some((port, NetError::Connection { sender, source }));
                     return ControlFlow::Continue(());
                 }
             },
         };
-        let endpoint = self.ports.len() + index;
-        let connection = Connection::new(stream, sender, port, endpoint, self.config.buffer_bytes);
+        let (endpoint, buffer_bytes) = (self.ports + index, self.config.buffer_bytes);
+        let connection = Connection::new(stream, sender, came_by, endpoint, buffer_bytes);
         match self.connections.get_mut(index) {
             Some(free) => *free = Some(connection),
             None => self.connections.push(Some(connection)),
@@ -318,13 +369,13 @@ impl TcpReceiver {
 
 impl Egress for TcpReceiver {
     fn answer(&mut self, endpoint: usize, write: &mut dyn FnMut(&mut Vec<u8>)) {
-        if let Some(connection) = open(&mut self.connections, self.ports.len(), endpoint) {
+        if let Some(connection) = open(&mut self.connections, self.ports, endpoint) {
             connection.answer(write);
         }
     }
 
     fn close(&mut self, endpoint: usize) {
-        if let Some(connection) = open(&mut self.connections, self.ports.len(), endpoint)
+        if let Some(connection) = open(&mut self.connections, self.ports, endpoint)
             && let Err(source) = connection.close(&self.epoll)
         {
             self.last_error = Some((None, NetError::Epoll { source }));
@@ -354,7 +405,7 @@ impl Ingress for TcpReceiver {
     }
 
     fn end(&mut self, f: &mut dyn FnMut(usize, &[u8]) -> bool) {
-        let ports = self.ports.len();
+        let ports = self.ports;
         for (index, connection) in self.connections.iter_mut().enumerate() {
             let is_closed = |open: &mut Connection| f(ports + index, open.untaken());
             drop(connection.take_if(is_closed));
@@ -374,21 +425,26 @@ impl Ingress for TcpReceiver {
 impl std::fmt::Debug for TcpReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TcpReceiver")
-            .field("ports", &self.ports.len())
+            .field("ports", &self.ports)
             .field("connections", &self.connections())
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
 }
 
-impl Port {
+impl Listener {
     /// Listens; the socket's options are those of the connections that it will take.
-    fn bind(address: SocketAddr, buffer_bytes: usize) -> Result<Self, NetError> {
+    fn bind(
+        address: SocketAddr,
+        came_by: CameBy,
+        takes_tls: bool,
+        buffer_bytes: usize,
+    ) -> Result<Self, NetError> {
         let error = |source| NetError::Bind { address, source };
         // With SO_REUSEADDR, closed on exec, and 128 connections that wait.
-        let listener = TcpListener::bind(address).map_err(error)?;
-        listener.set_nonblocking(true).map_err(error)?;
-        let granted_bytes = ask_buffer(&listener, Buffer::Receive, buffer_bytes)
+        let socket = TcpListener::bind(address).map_err(error)?;
+        socket.set_nonblocking(true).map_err(error)?;
+        let granted_bytes = ask_buffer(&socket, Buffer::Receive, buffer_bytes)
             .map_err(|source| NetError::Option { option: "SO_RCVBUF", source })?;
         for (option, level, name, value) in [
             ("SO_KEEPALIVE", libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
@@ -398,46 +454,51 @@ impl Port {
             ("TCP_USER_TIMEOUT", libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ANSWER_TAKEN_WITHIN_MS),
             ("TCP_NODELAY", libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
         ] {
-            set(listener.as_fd(), level, name, value)
+            set(socket.as_fd(), level, name, value)
                 .map_err(|source| NetError::Option { option, source })?;
         }
-        let address = listener.local_addr().map_err(error)?;
-        Ok(Self { listener, address, granted_bytes, watched: true })
+        let address = socket.local_addr().map_err(error)?;
+        Ok(Self { came_by, takes_tls, socket, address, granted_bytes, watched: true })
     }
 
     /// Takes one connection, whose socket then does not wait, and names its peer, with an address
     /// of IP version 4 where that is what it stands for.
     fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (socket, sender) = self.listener.accept()?;
+        let (socket, sender) = self.socket.accept()?;
         socket.set_nonblocking(true)?;
         Ok((socket, SocketAddr::new(sender.ip().to_canonical(), sender.port())))
     }
 
-    /// Has epoll say again when a connection waits. A port that cannot be watched is left alone.
+    /// Has epoll say again when a connection waits. One that cannot be watched is left alone.
     fn watch(&mut self, number: usize, epoll: &Epoll, pass: &mut Pass<'_>) {
         if self.watched {
             return;
         }
-        match epoll.add(self.listener.as_fd(), number) {
+        match epoll.add(self.socket.as_fd(), LISTENERS + number) {
             Ok(()) => self.watched = true,
-            Err(source) => pass.error = Some((Some(number), NetError::Epoll { source })),
+            Err(source) => {
+                pass.error = Some((Some(self.came_by.port), NetError::Epoll { source }));
+            }
         }
     }
 
     /// The connection that waits cannot be taken now: reported once, then tried at every poll.
     #[cold]
-    fn leave(&mut self, number: usize, source: io::Error, epoll: &Epoll, pass: &mut Pass<'_>) {
+    fn leave(&mut self, source: io::Error, epoll: &Epoll, pass: &mut Pass<'_>) {
         if !self.watched {
             return;
         }
         self.watched = false;
-        let error = match epoll.remove(self.listener.as_fd()) {
+        let error = match epoll.remove(self.socket.as_fd()) {
             Ok(()) => NetError::Accept { address: self.address, source },
             Err(source) => NetError::Epoll { source },
         };
-        pass.error = Some((Some(number), error));
+        pass.error = Some((Some(self.came_by.port), error));
     }
 }
+
+/// Listeners have numbers from here on for epoll, and connections those of their endpoints.
+const LISTENERS: usize = 1 << 32;
 
 /// How long a closed connection lingers at most.
 const LINGER: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! A TCP connection that never waits, in the clear or under TLS.
+//! A TCP connection that never waits, in the clear or under TLS, or either: then its first byte
+//! tells which.
 
 use std::io::{self, IoSlice, Read, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -18,6 +19,8 @@ pub const TLS_BYTES: usize = CIPHER_BYTES + SENDABLE_BYTES + 64 * 1024;
 pub struct Stream {
     socket: TcpStream,
     tls: Option<Box<Tls>>,
+    /// The certificate of one whose first byte has not come, and may begin TLS.
+    either: Option<TlsServer>,
 }
 
 #[derive(Debug)]
@@ -33,7 +36,13 @@ struct Tls {
 impl Stream {
     /// In the clear. The socket must not wait.
     pub fn plain(socket: TcpStream) -> Self {
-        Self { socket, tls: None }
+        Self { socket, tls: None, either: None }
+    }
+
+    /// Under TLS or in the clear, as the first byte tells that the other side sends. The socket
+    /// must not wait.
+    pub fn either(socket: TcpStream, server: &TlsServer) -> Self {
+        Self { socket, tls: None, either: Some(server.clone()) }
     }
 
     /// Under TLS, on the side that was connected to. The socket must not wait; the handshake goes
@@ -44,6 +53,24 @@ impl Stream {
     pub fn accepted(socket: TcpStream, server: &TlsServer) -> Result<Self, TlsError> {
         let connection = ServerConnection::new(server.config())?;
         Ok(Self::with(socket, connection.into()))
+    }
+
+    /// Whether it is under TLS, as far as that is known.
+    pub fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Finds out what it is. The byte that tells stays where it is.
+    fn tell(&mut self) -> io::Result<()> {
+        let Some(server) = &self.either else { return Ok(()) };
+        let mut first = [0];
+        let is_tls = self.socket.peek(&mut first)? > 0 && first[0] == TLS_HANDSHAKE;
+        if is_tls {
+            let connection = ServerConnection::new(server.config()).map_err(io::Error::other)?;
+            self.tls = Some(Tls::boxed(connection.into()));
+        }
+        self.either = None;
+        Ok(())
     }
 
     /// Under TLS, on the side that has connected to `host`: waits for the handshake, as long as the
@@ -65,11 +92,8 @@ impl Stream {
         Ok(stream)
     }
 
-    fn with(socket: TcpStream, mut connection: Connection) -> Self {
-        connection.set_buffer_limit(Some(SENDABLE_BYTES));
-        let cipher = vec![0; CIPHER_BYTES].into();
-        let tls = Tls { connection, cipher, begin: 0, end: 0 };
-        Self { socket, tls: Some(Box::new(tls)) }
+    fn with(socket: TcpStream, connection: Connection) -> Self {
+        Self { socket, tls: Some(Tls::boxed(connection)), either: None }
     }
 
     /// Writes what there is room for, which may still wait here: see [`flush`](Self::flush).
@@ -120,6 +144,9 @@ impl Stream {
 
 impl Read for Stream {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.either.is_some() {
+            self.tell()?;
+        }
         match &mut self.tls {
             None => self.socket.read(room),
             Some(tls) => tls.read(&mut self.socket, room),
@@ -134,6 +161,12 @@ impl AsFd for Stream {
 }
 
 impl Tls {
+    fn boxed(mut connection: Connection) -> Box<Self> {
+        connection.set_buffer_limit(Some(SENDABLE_BYTES));
+        let cipher = vec![0; CIPHER_BYTES].into();
+        Box::new(Self { connection, cipher, begin: 0, end: 0 })
+    }
+
     /// Reads until there is no room, or nothing to read. A connection that is cut off ends as one
     /// that is closed: what runs over it says where it ends.
     fn read(&mut self, socket: &mut TcpStream, room: &mut [u8]) -> io::Result<usize> {
@@ -192,6 +225,8 @@ impl Tls {
     }
 }
 
+/// The first byte of a TLS connection: its first record is of the handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// Bytes that one read of the socket may bring.
 const CIPHER_BYTES: usize = 64 * 1024;
 /// Bytes that may wait for the system's room.

@@ -38,7 +38,7 @@ impl Taker {
         let has_no_room = self.holds && self.asked.is_multiple_of(3);
         match arrival.piece {
             Piece::Datagrams(_) => panic!("a datagram from a connection"),
-            Piece::Opened { .. } => Flow::Taken,
+            Piece::Opened { .. } | Piece::Secured => Flow::Taken,
             Piece::Closed { left } => {
                 assert!(left.is_empty());
                 self.is_closed = true;

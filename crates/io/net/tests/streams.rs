@@ -59,7 +59,8 @@ impl Taker {
         let endpoint = arrival.endpoint;
         match arrival.piece {
             Piece::Datagrams(_) => panic!("a datagram from a connection"),
-            Piece::Opened { port } => {
+            Piece::Secured => panic!("TLS that nobody asked for"),
+            Piece::Opened { port, .. } => {
                 self.opened.push((endpoint, port));
                 self.senders.insert(endpoint, arrival.sender);
                 self.messages.insert(endpoint, Vec::new());
@@ -119,7 +120,7 @@ fn poll_now(receiver: &mut TcpReceiver, flow: Flow) -> (Received, Vec<Seen>) {
     let received = receiver.poll(&mut |Arrival { endpoint, sender, piece }| {
         let (kind, bytes) = match piece {
             Piece::Datagrams(datagrams) => ("datagram", datagrams.bytes()),
-            Piece::Opened { .. } => ("opened", &[][..]),
+            Piece::Opened { .. } | Piece::Secured => ("opened", &[][..]),
             Piece::Bytes(bytes) => ("bytes", bytes),
             Piece::Incoming(_) => panic!("bytes that nobody asked for"),
             Piece::Closed { left } => ("closed", left),

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::configurations::{self, Configuration, ConfigurationText};
 use crate::error::{CatalogError, check_comment, check_text};
 use crate::files::{Copy, FileRow, Found, FrameSpan};
+use crate::locations;
 use crate::lock::{self, LiveRun, OpenLock, PATIENCE, PATIENCE_AT_START};
 use crate::numbers::Numbers;
 use crate::pending::{self, RunKnown};
@@ -217,7 +218,8 @@ impl Catalog {
             let ledger = row::ledger_of(connection, number)?;
             let remarks = remarks::of_run(connection, number)?;
             let file_rows = FileRow::of_run(connection, number)?;
-            Ok(Some(RunDetail { run, ledger, remarks, file_rows }))
+            let locations = locations::of_run(connection, number)?;
+            Ok(Some(RunDetail { run, ledger, remarks, file_rows, locations }))
         })?;
         let detail = detail.ok_or(CatalogError::NoRun { number })?;
         Ok(RunDetail { run: detail.run.seen_from(&self.paths), ..detail })

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use catchment_disk::list_folder;
+use catchment_frame::RunLocation;
 use catchment_model::{Ledger, RunId, Utc};
-use catchment_storage::{Frame, Run, StorageError, ledger_so_far};
+use catchment_storage::{Frame, Run, StorageError, ledger_so_far, run_locations};
 
 use crate::files::{FileRow, FrameKind, FrameSpan};
 use crate::row::{RunState, Totals};
@@ -34,6 +35,8 @@ pub(crate) struct Facts {
     in_flight: Option<u64>,
     pub(crate) files: Vec<FileRow>,
     pub(crate) spans: Vec<FrameSpan>,
+    /// Where the run's frames were sent, if its list of files says it.
+    pub(crate) locations: Vec<RunLocation>,
     /// What is not in order about the files.
     pub(crate) problems: Vec<String>,
 }
@@ -80,6 +83,7 @@ impl Facts {
             totals,
             files,
             spans,
+            locations: run_locations(folder, header.run),
             problems,
         })
     }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::SPANS_PER_FILE_MAX;
 use crate::error::CatalogError;
 use crate::facts::Facts;
+use crate::locations;
 use crate::lock;
 use crate::row::{RunDetail, RunState, StoredTotals, out, stored, word};
 use crate::schema::Paths;
@@ -229,6 +230,7 @@ pub(crate) fn put_facts(
     connection.execute("DELETE FROM frames WHERE run = ?", [stored(run)])?;
     connection.execute("DELETE FROM files WHERE run = ?", [stored(run)])?;
     insert_files(connection, run, &facts.files, &facts.spans)?;
+    locations::put(connection, run, &facts.locations)?;
     let mut totals = StoredTotals::of(&facts.totals);
     totals.loss_count = facts.loss_count(state);
     if own_ledger {

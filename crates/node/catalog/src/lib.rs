@@ -37,6 +37,7 @@ mod configurations;
 mod error;
 mod facts;
 mod files;
+mod locations;
 mod lock;
 mod numbers;
 mod pending;

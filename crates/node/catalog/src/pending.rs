@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use catchment_disk::sync_folder;
+use catchment_frame::RunLocation;
 use catchment_model::{RunId, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::RunEnd;
 use crate::configurations;
 use crate::error::CatalogError;
+use crate::locations;
 use crate::lock::{LiveRun, PATIENCE_AT_START, take};
 use crate::remarks::{self, Remark};
 use crate::row::{RunRow, RunState, StoredTotals, stored};
@@ -40,6 +42,8 @@ pub struct RunKnown {
     pub taken: Utc,
     /// What was said of it so far.
     pub remarks: Vec<Remark>,
+    /// Where its frames are sent; once it is over, with what is there.
+    pub locations: Vec<RunLocation>,
     /// That it records.
     pub begun: Option<Begun>,
     /// That it is over.
@@ -107,6 +111,8 @@ struct Entry {
     emulated: bool,
     #[serde(default)]
     remarks: Vec<RemarkEntry>,
+    #[serde(default)]
+    locations: Vec<RunLocation>,
     taken_ns: u64,
     id: Option<String>,
     folder: Option<String>,
@@ -169,6 +175,7 @@ impl Entry {
             configuration: known.configuration.clone(),
             emulated: known.emulated,
             remarks: known.remarks.iter().map(RemarkEntry::of).collect(),
+            locations: known.locations.clone(),
             taken_ns: known.taken.0,
             id: begun.map(|begun| begun.id.to_string()),
             folder: begun.map(|begun| paths.folder_name(&begun.folder)),
@@ -193,6 +200,7 @@ impl Entry {
         connection.execute("UPDATE numbers SET highest = max(highest, ?)", [number])?;
         let remarks: Vec<Remark> = self.remarks.iter().map(RemarkEntry::remark).collect();
         remarks::put(connection, self.number, &remarks)?;
+        locations::put(connection, self.number, &self.locations)?;
         if let Some(started_ns) = self.started_ns {
             connection.execute(
                 "UPDATE runs SET id = ?2, folder = ?3, started_ns = ?4, state = 'recording', \

@@ -1,8 +1,9 @@
 //! The catalogue made again from the runs' files.
 //!
 //! What the files say counts. From the old catalogue come the things that stand in no file:
-//! comments, remarks, quality, who; numbers that were given to runs that failed; runs whose files
-//! are elsewhere now. The new one is written beside the old one, and replaces it by a rename:
+//! comments, remarks, quality, who; where frames were sent, if the list of files does not say it;
+//! numbers that were given to runs that failed; runs whose files are elsewhere now. The new one is
+//! written beside the old one, and replaces it by a rename:
 //!
 //! ```text
 //! catalog.sqlite.new ──whole, synced──► catalog.sqlite.ready ──► catalog.sqlite
@@ -28,6 +29,7 @@ use crate::configurations;
 use crate::error::CatalogError;
 use crate::facts::{self, Facts};
 use crate::files;
+use crate::locations;
 use crate::lock::{self, OpenLock};
 use crate::numbers::Numbers;
 use crate::remarks;
@@ -290,6 +292,9 @@ impl Plan {
             }
             let Some(old) = old else { continue };
             remarks::put(connection, number, &old.remarks)?;
+            if facts.as_ref().is_none_or(|facts| facts.locations.is_empty()) {
+                locations::put(connection, number, &old.locations)?;
+            }
             let in_files = facts.as_ref().is_some_and(|facts| facts.totals.ledger.is_some());
             if !in_files || planned.keeps_own_ledger() {
                 row::put_ledger(connection, number, &old.ledger)?;

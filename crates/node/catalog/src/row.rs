@@ -1,5 +1,6 @@
 //! One run of the catalogue, and how it is stored.
 
+use catchment_frame::RunLocation;
 use catchment_model::ledger::BAD_DATA;
 use catchment_model::{Balance, Entry, Ledger, RunId, SourceLedger, Utc, named};
 use rusqlite::types::Type;
@@ -133,6 +134,8 @@ pub struct RunDetail {
     /// Its files.
     #[serde(rename = "file_list")]
     pub file_rows: Vec<FileRow>,
+    /// Where its frames were sent, by target.
+    pub locations: Vec<RunLocation>,
 }
 
 /// What a run came to.

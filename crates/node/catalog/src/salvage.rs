@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use catchment_frame::RunLocation;
 use catchment_model::RunId;
 use rusqlite::{Connection, Row};
 
@@ -10,6 +11,7 @@ use crate::RUN_NUMBER_MAX;
 use crate::configurations::{self, ConfigurationText};
 use crate::error::CatalogError;
 use crate::files::{Copy, FileRow, FrameSpan};
+use crate::locations;
 use crate::remarks::{self, Remark};
 use crate::row::{self, COLUMNS, RunRow, out};
 use crate::schema::{self, Paths};
@@ -38,6 +40,7 @@ pub(crate) struct OldRun {
     pub(crate) files: Vec<FileRow>,
     pub(crate) spans: Vec<FrameSpan>,
     pub(crate) copies: Vec<Copy>,
+    pub(crate) locations: Vec<RunLocation>,
 }
 
 /// Reads the catalogue, or if there is none the one before the last rebuild. None if there is
@@ -118,8 +121,12 @@ impl Salvaged {
             true => self.keep(remarks::of_run(connection, number)).unwrap_or_default(),
             false => Remark::of_comment(&row).into_iter().collect(),
         };
+        let locations = match version >= VERSION_WITH_LOCATIONS {
+            true => self.keep(locations::of_run(connection, number)).unwrap_or_default(),
+            false => Vec::new(),
+        };
         let (files, spans, copies) = (Vec::new(), Vec::new(), Vec::new());
-        let mut old = OldRun { row, ledger, remarks, files, spans, copies };
+        let mut old = OldRun { row, ledger, remarks, files, spans, copies, locations };
         if version >= VERSION_WITH_FILES {
             old.files = self.keep(FileRow::of_run(connection, number)).unwrap_or_default();
             old.spans = self.keep(FrameSpan::of_run(connection, number)).unwrap_or_default();
@@ -165,3 +172,4 @@ impl Salvaged {
 const VERSION_WITH_FILES: i64 = 2;
 const VERSION_WITH_EMULATED: i64 = 3;
 const VERSION_WITH_REMARKS: i64 = 4;
+const VERSION_WITH_LOCATIONS: i64 = 5;

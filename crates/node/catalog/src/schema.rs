@@ -386,4 +386,20 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT, WITHOUT ROWID;
     INSERT INTO remarks SELECT number, coalesce(started_ns, taken_ns), 'comment', '', comment
         FROM runs WHERE comment <> '';",
+    // 5: where a run's frames were sent.
+    "CREATE TABLE locations (
+        run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        target TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        address TEXT NOT NULL,
+        name TEXT NOT NULL,
+        required INTEGER NOT NULL,
+        frames INTEGER,
+        bytes INTEGER,
+        first_frame INTEGER,
+        last_frame INTEGER,
+        files TEXT NOT NULL,
+        PRIMARY KEY (run, number)
+    ) STRICT, WITHOUT ROWID;",
 ];

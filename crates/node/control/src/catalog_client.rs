@@ -18,7 +18,8 @@ use catchment_catalog::{
     Begun, CachedCatalog, Catalog, CatalogError, LiveRun, NumberRequest, Over, PATIENCE_AT_START,
     Quality, REMARKS_MAX, Remark, RunEnd, RunKnown, RunRow, RunState, Search, Totals,
 };
-use catchment_model::{Ledger, SourceLedger, Utc};
+use catchment_frame::RunLocation;
+use catchment_model::{Ledger, RunId, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
 use catchment_storage::Run;
 use catchment_telemetry::utc_now;
@@ -191,7 +192,7 @@ impl CatalogClient {
     pub(crate) fn resume(
         &self,
         row: &RunRow,
-        (id, folder): (catchment_model::RunId, &Path),
+        (id, folder): (RunId, &Path),
         configuration: &str,
     ) -> Result<LiveRun, CatalogError> {
         let live = self.at_once(|catalog| catalog.resume(row.number))?;
@@ -253,8 +254,14 @@ impl CatalogClient {
     }
 
     /// Enters that a run is recording.
-    pub(crate) fn begin(&self, live: &LiveRun, id: catchment_model::RunId, folder: &Path) {
+    pub(crate) fn begin(
+        &self,
+        live: &LiveRun,
+        (id, folder): (RunId, &Path),
+        locations: Vec<RunLocation>,
+    ) {
         let mut known = self.known.lock();
+        known.locations = locations;
         // One that goes on began before.
         let started = known.begun.as_ref().map_or_else(utc_now, |begun| begun.started);
         known.begun = Some(Begun { id, folder: folder.to_owned(), started });
@@ -279,7 +286,8 @@ impl CatalogClient {
         let end = RunEnd { ended: utc_now(), fault, totals };
         let (id, folder, started) = (summary.run, summary.folder.clone(), Utc(started_ns));
         let begun = Some(Begun { id, folder, started });
-        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..self.known.lock().clone() };
+        let (over, locations) = (Some(Over::Ended(end)), summary.locations.clone());
+        let known = RunKnown { begun, over, locations, ..self.known.lock().clone() };
         self.enter(PendingEnd { live, known });
     }
 
@@ -376,13 +384,16 @@ impl CatalogClient {
     /// A run.
     pub(crate) fn run(&self, number: u64) -> Result<api::Run, Problem> {
         let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
-        let mut remarks = detail.remarks;
-        let pending = self.pending().into_iter().filter(|end| end.live.number() == number);
-        remarks.extend(pending.flat_map(|end| end.known.remarks.clone()));
+        let (mut remarks, mut locations) = (detail.remarks, detail.locations);
+        for end in self.pending().iter().filter(|end| end.live.number() == number) {
+            remarks.extend(end.known.remarks.clone());
+            locations.clone_from(&end.known.locations);
+        }
         remarks.sort();
         remarks.dedup();
         let remarks = Some(remarks.into_iter().map(remark_of).collect());
-        Ok(api::Run { remarks, ..self.with_pending(detail.run) })
+        let locations = Some(locations.into_iter().map(location).collect());
+        Ok(api::Run { remarks, locations, ..self.with_pending(detail.run) })
     }
 
     /// A run's ledger: of each source from its files; if the files are not available, only the sum,
@@ -519,6 +530,22 @@ fn run(row: RunRow) -> api::Run {
         bad_count: row.bad_count.unwrap_or_default(),
         folder: row.folder.unwrap_or_default(),
         remarks: None,
+        locations: None,
+    }
+}
+
+fn location(location: RunLocation) -> api::RunLocation {
+    api::RunLocation {
+        target: location.target,
+        kind: location.kind.name().into(),
+        address: location.address,
+        name: location.name,
+        required: location.required,
+        frames: location.frames,
+        bytes: location.bytes,
+        first_frame: location.first_frame,
+        last_frame: location.last_frame,
+        files: location.files.into_iter().map(|(first, last)| [first, last]).collect(),
     }
 }
 
@@ -548,8 +575,6 @@ fn problem(error: CatalogError) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use catchment_model::RunId;
-
     use super::*;
 
     fn request<'a>(comment: &'a str, configuration: &'a str) -> NumberRequest<'a> {
@@ -564,7 +589,7 @@ mod tests {
         let live = client.take(&request("", "")).unwrap();
         let (number, id) = (live.number(), RunId([7; 16]));
         let path = folder.path().join("run-a");
-        client.begin(&live, id, &path);
+        client.begin(&live, (id, &path), Vec::new());
         // So that everything is in the file that is set aside.
         client.close();
         let database = folder.path().join(".catchment/catalog.sqlite");
@@ -600,7 +625,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let client = CatalogClient::of(folder.path());
         let live = client.take(&request("before", "")).unwrap();
-        client.begin(&live, RunId([7; 16]), &folder.path().join("run-a"));
+        client.begin(&live, (RunId([7; 16]), &folder.path().join("run-a")), Vec::new());
         drop(live);
         client.close();
         let lock = std::fs::File::open(folder.path().join(".catchment/catalog.lock")).unwrap();
@@ -639,7 +664,8 @@ mod tests {
         }
         client.note(&remark(4, "stop", "no beam tonight"));
         let (id, path) = (RunId([7; 16]), folder.path().join("run-b"));
-        client.begin(&live, id, &path);
+        let node = RunLocation { address: "10.0.0.7:7100".into(), ..RunLocation::default() };
+        client.begin(&live, (id, &path), vec![node.clone()]);
         let begun = Some(Begun { id, folder: path, started: Utc(1_000_000_000) });
         let totals = Totals { events: 12, files: 1, ..Totals::default() };
         let end = RunEnd { ended: Utc(5_000_000_000), fault: None, totals };
@@ -650,6 +676,7 @@ mod tests {
         drop(client);
         drop(other);
         let detail = Catalog::open(folder.path()).unwrap().run(2).unwrap();
+        assert_eq!(detail.locations, [node]);
         let texts: Vec<_> = detail.remarks.iter().map(|remark| remark.text.as_str()).collect();
         assert_eq!(texts, ["first", "second", "beam is gone", "no beam tonight"]);
         let row = detail.run;

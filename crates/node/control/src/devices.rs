@@ -144,6 +144,8 @@ pub(crate) struct RunStatus {
     /// Where front-ends are between runs.
     pub(crate) standby: Standby,
     unheard: Mutex<Vec<(String, String)>>,
+    /// Where front-ends connect, with ports that the system chose.
+    pub(crate) listeners: Mutex<Vec<SocketAddr>>,
     /// The emulators of sources and of links that send now, or sent in the last run.
     pub(crate) emulators: Mutex<Vec<EmulatorObserver>>,
     /// The data sent by the emulator of sources in the last run, once it has ended.
@@ -526,6 +528,7 @@ impl Recording {
         let (who, comment) = (job.origin.who.clone(), job.origin.comment.clone());
         let emulated = job.configuration.emulates();
         let active = Active { who, comment, emulated, ..Active::of(recorder, live.number()) };
+        *self.run_status.listeners.lock() = recorder.listeners().to_vec();
         let started_ns = started.map_or(active.started_ns, |started| started.0);
         // Who comes from here on knows that the run has not begun.
         active.observer.front_ends().go_to(Stage::Prepared);
@@ -552,7 +555,9 @@ impl Recording {
         if let Some(remark) = &job.origin.remark {
             self.shared.catalog.note(remark);
         }
-        self.shared.catalog.begin(&open.live, open.recorder.run(), open.recorder.folder());
+        let (recorder, locations) = (&open.recorder, open.recorder.locations());
+        let of_run = (recorder.run(), recorder.folder());
+        self.shared.catalog.begin(&open.live, of_run, locations);
         tracing::info!(run = open.live.number(), folder = %open.recorder.folder().display(),
             "recording");
         Ok(())

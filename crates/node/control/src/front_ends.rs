@@ -398,6 +398,9 @@ fn shown_properties(one: &FrontEnd) -> Vec<Property> {
             one.fragment_bytes_outside_run.into(),
         ),
     ];
+    let refused = one.connections_refused;
+    let about = "how often it was refused, for its token or for the want of TLS";
+    properties.push(own("connections_refused", about, refused.into()));
     properties.extend(one.reports.iter().map(|(name, report)| {
         let (value, schema) = shown(report);
         Property { name: shown_name(name), value, schema }

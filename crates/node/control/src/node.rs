@@ -138,6 +138,8 @@ pub struct OpenRun {
     pub granted_bytes_min: usize,
     /// Where each source and each link is received.
     pub addresses: Vec<SocketAddr>,
+    /// Where front-ends connect, by listener.
+    pub listeners: Vec<SocketAddr>,
     /// How often it went on after its recorder's death.
     pub epoch: u32,
 }
@@ -291,7 +293,8 @@ impl Node {
     pub fn open_run(&self) -> Option<OpenRun> {
         let active = self.run_status.active().filter(|active| !active.ended)?;
         let Active { number, folder, observer, granted_bytes_min, addresses, epoch, .. } = active;
-        Some(OpenRun { number, folder, observer, granted_bytes_min, addresses, epoch })
+        let listeners = self.run_status.listeners.lock().clone();
+        Some(OpenRun { number, folder, observer, granted_bytes_min, addresses, listeners, epoch })
     }
 
     /// The outcome of starting the first run, if the settings require one; `None` while it is in

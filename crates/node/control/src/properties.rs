@@ -58,7 +58,7 @@ pub(crate) fn of(
         BUILD => Some(build(configuration, run_status)),
         RECEIVE => Some(receive(configuration, run_status)),
         EMULATOR => emulator(configuration, run_status),
-        FRONT_ENDS => Some(front_ends(run_status)),
+        FRONT_ENDS => Some(front_ends(configuration, run_status)),
         STORE => shared.storing.as_deref().map(store),
         _ => None,
     }
@@ -249,11 +249,13 @@ fn receive(configuration: &Configuration, run_status: &RunStatus) -> Vec<Propert
     ]
 }
 
-fn front_ends(run_status: &RunStatus) -> Vec<Property> {
+fn front_ends(configuration: &Configuration, run_status: &RunStatus) -> Vec<Property> {
     let list = run_status.front_ends().list();
     let count = |is: fn(&FrontEnd) -> bool| list.values().filter(|one| is(one)).count();
     let (connected, refusing) = (count(|one| one.is_connected), count(|one| one.refusal.is_some()));
+    let listeners = configuration.recorder.listener_words(&run_status.listeners.lock());
     vec![
+        Property::new("listeners", "", "where they connect, and how", listeners.join("; ")),
         Property::new("connected_count", "", "front-ends that are connected", connected),
         Property::new("refusing_count", "", "front-ends that refused a command", refusing),
     ]

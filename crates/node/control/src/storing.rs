@@ -49,8 +49,8 @@ impl Storing {
         tokens: &Arc<Tokens>,
         own_folder: &std::path::Path,
     ) -> Result<Self, NodeError> {
-        let senders = (Role::Node, config.address);
-        security::complete(&mut config.access, settings, tokens, own_folder, senders)?;
+        let listener = &mut [(config.address, &mut config.access)];
+        security::complete(listener, settings, tokens, own_folder, Role::Node)?;
         let (access, memory_bytes) = (config.access.clone(), config.memory_bytes);
         let folders = config.folders.iter().map(|folder| (folder.clone(), Seen::default()));
         let folders = folders.collect();
@@ -85,7 +85,7 @@ impl Storing {
         let spaces = self.folders.iter().map(|(_, seen)| (seen.space(), seen.silent()));
         StoreSeen {
             address: self.address,
-            needs_tls: self.access.needs_tls,
+            needs_tls: self.access.tls.needs_certificate(),
             needs_token: self.access.needs_token,
             memory_bytes: self.memory_bytes,
             snapshot: self.observer.snapshot(),

@@ -42,11 +42,30 @@ fn a_spill_shows_what_waits_in_it_during_a_run_and_afterwards() {
     assert!(spill["frames_spilled"].as_u64() > Some(0), "{spill}");
     let metrics = client.get("/metrics").text;
     assert!(metrics.contains("catchment_spill_waiting_frames{target=\"node\"}"), "{metrics}");
+    client.until(|state| state["targets"][1]["nodes"][0]["away"].is_string());
+    let metrics = client.get("/metrics").text;
+    let of_node = |name: &str| {
+        let start = format!("catchment_target_node_{name}{{target=\"node\",node=\"{address}\"}} ");
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&start));
+        value.unwrap_or_else(|| panic!("no {start} in {metrics}")).parse::<f64>().unwrap()
+    };
+    assert_eq!((of_node("durable_frames_total"), of_node("connected")), (0.0, 0.0));
+    assert!(of_node("away_seconds") > 0.0);
+    // Where its frames are sent is known from the beginning.
+    let run = client.get("/api/v1/runs/1").json();
+    let at = |index: usize, key: &str| run["locations"][index][key].clone();
+    let kinds = [0, 1, 2].map(|index| at(index, "kind"));
+    assert_eq!(kinds, [json!("folder"), json!("node"), json!("spill")]);
+    assert_eq!((at(1, "address"), at(1, "frames")), (json!(address.to_string()), Value::Null));
     // It does not wait for the node.
     client.command("2", "stop");
     let of_spill = |state: &Value| state["spills"][0]["problems"].to_string();
     let state = client.until(|state| waits(state) && of_spill(state).contains("foreign"));
     assert!(state["warnings"].to_string().contains("foreign is left alone"), "{state}");
+    let has_ended = |run: &Value| run["locations"][2]["frames"].as_u64() > Some(0);
+    let run = client.until_of("/api/v1/runs/1", has_ended);
+    assert_eq!(run["locations"][0]["files"], json!([[0, 0]]), "{run}");
+    assert_eq!(run["locations"][1]["frames"], 0, "{run}");
     assert!(foreign.is_dir());
 }
 

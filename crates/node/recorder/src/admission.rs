@@ -6,10 +6,11 @@ use std::sync::Arc;
 use catchment_builder::SourceNote;
 use catchment_frame::Position;
 use catchment_model::{Entry, RunId, SourceId};
+use catchment_net::LinkAccess;
 use catchment_wire::event_link::{KeyKind, Presence, SourceGrant, SourceLog};
 use catchment_wire::session::{
-    ByeReason, Fault, Fields, Grant, GrantAnswer, Hello, Log as LogRecord, NONE, Records, Release,
-    RunState, Service, Welcome,
+    ByeReason, DATA_CONNECTIONS_MAX, Fault, Fields, Grant, GrantAnswer, Hello, LOGS_MAX,
+    Log as LogRecord, NONE, Records, Release, RunState, Service, Welcome,
 };
 use catchment_wire::{Protocol, channel_link, link};
 
@@ -451,6 +452,33 @@ impl Sessions {
         });
         Ok(())
     }
+}
+
+/// Why a hello is refused before its logs are read, if it is.
+pub(crate) fn refusal_of(
+    hello: &Hello,
+    token: &str,
+    access: &LinkAccess,
+    is_secured: bool,
+) -> Option<Ended> {
+    Some(match hello {
+        _ if !is_secured && !access.tls.takes_clear_control() => Ended::needs_tls(),
+        _ if !access.admits(token, hello.name.as_str()) => Ended::no_token(),
+        _ if hello.log_count > LOGS_MAX => Ended::too_many("logs", LOGS_MAX),
+        _ if hello.data_connections > DATA_CONNECTIONS_MAX => {
+            Ended::too_many("data connections", DATA_CONNECTIONS_MAX.into())
+        }
+        _ => return None,
+    })
+}
+
+/// The account of a front-end's first source; none if it has none that may come.
+pub(crate) fn account_of(sources: &[Source], front_end: &str) -> Option<usize> {
+    let is_own = |source: &&Source| {
+        let rest = source.name.strip_prefix(front_end);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    Some(sources.iter().find(is_own)?.destination.account as usize)
 }
 
 /// Why a session is refused that has other logs than it had.

@@ -279,6 +279,21 @@ impl RecorderConfig {
                 require(most >= whole, "build.event_bytes_max", expected, most)?;
             }
         }
+        let is_link = |source: &&SourceConfig| source.is_link();
+        for (index, listener) in self.listeners.iter().enumerate() {
+            // The first stands with the sources.
+            let key = format!("listen[{}]", index + 1);
+            check_address(&format!("{key}.address"), listener.address, &mut addresses)?;
+            check_from(&format!("{key}.from"), &listener.from, listener.address)?;
+            let mut sources = self.sources.iter().filter(is_link);
+            let first = sources.next();
+            let (expected, got) = ("a source of front-ends", "none");
+            require(first.is_some(), &key, expected, got)?;
+            let other = sources.find(|one| first.is_some_and(|first| one.address != first.address));
+            let expected = "one address of all sources of front-ends beside further listeners";
+            let got = other.map_or(String::new(), |one| one.address.to_string());
+            require(other.is_none(), &key, expected, got)?;
+        }
         for (index, link) in self.links.iter().enumerate() {
             let (path, name) = (format!("links[{index}]"), &link.name);
             check_endpoint(&path, name, link.address, &link.from, &mut names, &mut addresses)?;
@@ -328,6 +343,16 @@ fn check_endpoint<'a>(
     addresses: &mut BTreeSet<SocketAddr>,
 ) -> Result<(), ConfigError> {
     check_name(&format!("{path}.name"), name, names)?;
+    check_address(&format!("{path}.address"), address, addresses)?;
+    check_from(&format!("{path}.from"), from, address)
+}
+
+/// Checks that an address can be bound beside the others.
+fn check_address(
+    key: &str,
+    address: SocketAddr,
+    addresses: &mut BTreeSet<SocketAddr>,
+) -> Result<(), ConfigError> {
     let same = same_port(address, addresses).filter(|_| address.port() != 0);
     addresses.insert(address);
     let own = same.is_none();
@@ -335,8 +360,7 @@ fn check_endpoint<'a>(
         Some(other) if other != address => format!("{address} beside {other}"),
         _ => format!("{address} again"),
     };
-    require(own, &format!("{path}.address"), "a port used once", got)?;
-    check_from(&format!("{path}.from"), from, address)
+    require(own, key, "a port used once", got)
 }
 
 /// One of these addresses that cannot be bound together with `address`: an unspecified address

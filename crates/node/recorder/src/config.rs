@@ -20,6 +20,7 @@ use catchment_wire::{Protocol, Transport, all_reasons, link};
 use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
+use crate::link_access::Listener;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::match_rule::{MatchRule, SourceClock, TimeRule};
 use crate::sizes::Sizes;
@@ -42,6 +43,8 @@ pub struct RecorderConfig {
     pub access: LinkAccess,
     /// How long their marks move the begin of the run, from its first event on.
     pub edge_ns: u64,
+    /// Where else they connect, beside the address of their sources: all of these have one then.
+    pub listeners: Vec<Listener>,
     /// Where they go on when the run ends, and come from when it begins. Without it, they connect
     /// for each run.
     pub standby: Option<Standby>,
@@ -353,6 +356,7 @@ impl RecorderConfig {
             sources,
             access: LinkAccess::default(),
             edge_ns: EDGE_NS_DEFAULT,
+            listeners: Vec::new(),
             standby: None,
             end_wait_ns: Self::end_wait_of(10_000_000_000),
             links: Vec::new(),

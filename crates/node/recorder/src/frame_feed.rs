@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use catchment_agent::Entropy as _;
+use catchment_agent::{Dial, Entropy};
 use catchment_disk::Disk;
 use catchment_encoder::{Coding, Column as _, Level};
 use catchment_frame::{ColumnCoding, EventColumns, FrameInfo, Origin, stored_space};
@@ -238,16 +238,41 @@ impl FrameFeed {
 pub(crate) fn node_part(
     config: &RecorderConfig,
     (number, target, node): (usize, &TargetConfig, &NodeConfig),
-    (run, name): (RunId, &str),
+    of_run: (RunId, &str),
     live: &Live,
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let secret = |error: io::Error| RecorderError::Target { name: target.name.clone(), error };
+    let mut peers = node.peers().map_err(secret)?.into_iter();
+    let first = peers.next().expect("a storage node has an address");
+    let first = Dialer::new(first).map_err(system("the storage link"))?;
+    let (waker, readiness) = (first.waker(), first.readiness());
+    let others: Vec<Dialer> = peers.map(|peer| first.beside(peer)).collect();
+    let dials = std::iter::once(first).chain(others);
+    let dials = dials.map(|dialer| Box::new(dialer) as Box<dyn Dial>).collect();
+    let ports: Ports = (dials, || Box::new(SystemEntropy));
+    let parts = store_parts(config, (number, target, node), of_run, live, ports)?;
+    let way = Way::Node(Box::new(parts));
+    Ok((TargetPart { waker, way }, Box::new(readiness)))
+}
+
+/// Connections to each node of a target, and what makes sources of random bits.
+type Ports = (Vec<Box<dyn Dial>>, fn() -> Box<dyn Entropy>);
+
+/// How the storage nodes of a target are reached over such connections.
+pub(crate) fn store_parts(
+    config: &RecorderConfig,
+    (number, target, node): (usize, &TargetConfig, &NodeConfig),
+    (run, name): (RunId, &str),
+    live: &Live,
+    (dials, entropy): Ports,
+) -> Result<StoreParts, RecorderError> {
+    let secret = |error: io::Error| RecorderError::Target { name: target.name.clone(), error };
     let token = node.token().map_err(secret)?;
-    let peers = node.peers().map_err(secret)?;
-    let bits = || SystemEntropy.random_u64().map_err(system("random bits"));
+    let mut random = entropy();
+    let mut bits = || random.random_u64().map_err(system("random bits"));
     let variant = live.targets[number].variant.number;
     let hold_bytes = target.queue_bytes_max(config);
-    let is_dealt = peers.len() > 1;
+    let is_dealt = dials.len() > 1;
     let stream_config = StreamConfig {
         name: NodeConfig::stream_name(name, variant),
         program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -267,31 +292,23 @@ pub(crate) fn node_part(
         variant,
         begins: stream_config.first,
     };
-    let link = |dialer: Dialer, address: &str| {
+    let link = |(dial, address): (Box<dyn Dial>, &String)| {
         let config = stream_config.clone();
         let session = StreamSession::new(config, bits()?.max(1), bits()?).map_err(|reason| {
             RecorderError::System { what: "the storage link", source: io::Error::other(reason) }
         })?;
-        Ok::<_, RecorderError>(StoreLink::new(Box::new(dialer), session, address.to_owned()))
+        Ok::<_, RecorderError>(StoreLink::new(dial, session, address.clone()))
     };
-    let mut peers = peers.into_iter();
-    let first = peers.next().expect("a storage node has an address");
-    let first = Dialer::new(first).map_err(system("the storage link"))?;
-    let (waker, readiness) = (first.waker(), first.readiness());
-    let others: Vec<Dialer> = peers.map(|peer| first.beside(peer)).collect();
-    let dialers = std::iter::once(first).chain(others).zip(&node.addresses);
-    let links = dialers.map(|(dialer, address)| link(dialer, address));
+    let links = dials.into_iter().zip(&node.addresses).map(link);
     let links = links.collect::<Result<Vec<_>, _>>()?;
     let spill = target.spill.as_ref().zip(live.targets[number].spill.as_ref());
     let spill = spill.map(|(config, counts)| SpillParts {
         config: config.clone(),
         identity,
         counts: Arc::clone(counts),
-        entropy: Box::new(SystemEntropy),
+        entropy: entropy(),
     });
-    let parts = StoreParts { run, links, hold_bytes, spill, end_wait_ns: config.end_wait_ns };
-    let way = Way::Node(Box::new(parts));
-    Ok((TargetPart { waker, way }, Box::new(readiness)))
+    Ok(StoreParts { run, links, hold_bytes, spill, end_wait_ns: config.end_wait_ns })
 }
 
 /// How long a feed sleeps at most until it looks again.

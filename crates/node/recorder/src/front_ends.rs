@@ -94,6 +94,8 @@ pub struct FrontEnd {
     pub fragments_outside_run: u64,
     /// Bytes of these.
     pub fragment_bytes_outside_run: u64,
+    /// How often it was refused for its token, or for the want of TLS.
+    pub connections_refused: u64,
     settings: VecDeque<Change>,
     /// The last change that it was asked for.
     pub(crate) change_sent: u64,

@@ -537,15 +537,27 @@ impl Intake {
         Flow::Taken
     }
 
-    /// That port has accepted a connection.
-    pub(crate) fn open(&mut self, endpoint: usize, port: usize) {
+    /// A listener of that port has accepted a connection.
+    pub(crate) fn open(
+        &mut self,
+        endpoint: usize,
+        (port, listener): (usize, usize),
+        sender: Option<SocketAddr>,
+    ) {
         if let Some((_, sessions)) = self.listeners.iter_mut().find(|(number, _)| *number == port) {
-            return sessions.open(endpoint);
+            return sessions.open(endpoint, listener, sender.map(|sender| sender.ip()));
         }
         if self.senders.len() <= endpoint {
             self.senders.resize_with(endpoint + 1, || None);
         }
         self.senders[endpoint] = Some(Sender::new(self.ports[port].clone()));
+    }
+
+    /// A connection is under TLS.
+    pub(crate) fn secured(&mut self, endpoint: usize) {
+        if let Some((_, sessions)) = self.listeners.iter_mut().find(|(_, one)| one.has(endpoint)) {
+            sessions.secured(endpoint);
+        }
     }
 
     /// Takes the next message of a connection.

@@ -49,6 +49,7 @@ mod live;
 mod live_folder;
 mod live_link;
 mod live_target;
+mod locations;
 mod lowered;
 mod match_rule;
 mod nothing;
@@ -86,9 +87,10 @@ mod trend_agent;
 mod unread;
 mod wiring;
 
-pub use catchment_net::{LinkAccess, SharedTokens, Tokens};
+pub use catchment_net::{LinkAccess, SharedTokens, TlsRule, Tokens};
+pub use link_access::Listener;
 
-pub use assembly::{Assembly, AssemblyParts, TargetStore};
+pub use assembly::{Assembly, AssemblyParts, TargetStore, TrendParts};
 pub use budget::SystemMemory;
 pub use config::{
     BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS,
@@ -114,4 +116,5 @@ pub use spill_counts::SpillReport;
 pub use standby::{Standby, Standing};
 pub use store_nodes::NodeShare;
 pub use target_config::{NodeConfig, Place, TargetConfig};
+pub use trend_agent::TrendStore;
 pub use wiring::{Bind, Endpoint};

@@ -120,6 +120,11 @@ impl Ended {
         Self::new(ByeReason::TOKEN, 0, 0, text)
     }
 
+    pub(crate) fn needs_tls() -> Self {
+        let text = "this listener takes no such connection in the clear: connect under TLS";
+        Self::new(ByeReason::TLS_REQUIRED, 0, 0, text.to_owned())
+    }
+
     pub(crate) fn too_many(what: &str, most: u32) -> Self {
         let text = format!("a session has at most {most} {what}");
         Self::new(ByeReason::TOO_MANY, 1_000, most.into(), text)

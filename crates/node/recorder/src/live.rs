@@ -10,6 +10,7 @@ use std::sync::atomic::{
 };
 
 use catchment_builder::Offsets;
+use catchment_frame::RunLocation;
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
@@ -644,6 +645,8 @@ pub struct RunSummary {
     pub run: RunId,
     /// The run's folder.
     pub folder: PathBuf,
+    /// Where its frames were sent, and what is there.
+    pub locations: Vec<RunLocation>,
     /// The time from the start to the close of the last file.
     pub seconds: f64,
     /// The state of the recorder after everything was closed.

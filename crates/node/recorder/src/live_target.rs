@@ -40,6 +40,7 @@ pub(crate) struct LiveTarget {
     pub(crate) nodes: Vec<Arc<LiveNode>>,
     /// If it has a spill.
     pub(crate) spill: Option<Arc<SpillCounts>>,
+    pub(crate) spill_folder: Option<PathBuf>,
     /// Why its storage node takes nothing now.
     pub(crate) away: Mutex<Option<String>>,
     /// Whether the run has ended without it.
@@ -78,6 +79,7 @@ impl LiveTarget {
             folders: target.place.folders().iter().map(|path| LiveFolder::new(path)).collect(),
             nodes,
             spill: target.spill.as_ref().map(|_| Arc::default()),
+            spill_folder: target.spill.as_ref().map(|spill| spill.folder.clone()),
             away: Mutex::default(),
             is_left: AtomicBool::new(false),
             has_epoch: AtomicBool::new(begins.files.epoch == 0),

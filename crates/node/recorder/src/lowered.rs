@@ -2,8 +2,10 @@
 //! that may not be available when needed.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use catchment_model::units::Bytes;
+use catchment_net::LinkAccess;
 
 use crate::budget::SystemMemory;
 use crate::config::RecorderConfig;
@@ -89,9 +91,12 @@ impl RecorderConfig {
 
     /// The listener of front-ends that everybody on the network can reach.
     fn listens_unprotected(&self) -> Option<String> {
-        let mut addresses = self.session_addresses();
-        let reached = addresses.find(|address| !address.ip().is_loopback());
-        let address = reached.filter(|_| self.access.is_open())?;
+        let own = self.session_addresses().map(|address| (address, &self.access));
+        let further = self.listeners.iter().map(|one| (one.address, &one.access));
+        let is_open = |(address, access): &(SocketAddr, &LinkAccess)| {
+            !address.ip().is_loopback() && access.is_open()
+        };
+        let (address, _) = own.chain(further).find(is_open)?;
         Some(format!(
             "front-ends connect to {address} without protection: everybody on the network can \
              deliver data as any source"

@@ -14,6 +14,7 @@ use catchment_net::Network;
 
 use crate::intake::Intake;
 use crate::sessions::Sessions;
+use crate::wiring::Endpoint;
 
 /// The longest time to the next cycle while nothing arrives; the agent notices a stop within this
 /// time.
@@ -138,16 +139,17 @@ impl Receive {
                     datagrams.for_each(|bytes| reject(intake, endpoint, sender, bytes.len()));
                 }
                 // What it brings would be in no file.
-                Piece::Opened { port } if is_over && !intake.is_listener(port) => {
+                Piece::Opened { port, .. } if is_over && !intake.is_listener(port) => {
                     return Flow::Refused;
                 }
-                Piece::Opened { port } if allowed[port].allows(sender) => {
-                    intake.open(endpoint, port);
+                Piece::Opened { port, listener } if allowed[port].at(listener).allows(sender) => {
+                    intake.open(endpoint, (port, listener), sender);
                 }
-                Piece::Opened { port } => {
+                Piece::Opened { port, .. } => {
                     reject(intake, port, sender, 0);
                     return Flow::Refused;
                 }
+                Piece::Secured => intake.secured(endpoint),
                 Piece::Bytes(bytes) => {
                     let flow = intake.message(endpoint, bytes);
                     let is_held = flow == Flow::Held && !intake.is_outside_run(endpoint);
@@ -340,18 +342,34 @@ fn reject(intake: &mut Intake, port: usize, sender: Option<SocketAddr>, bytes: u
     intake.ingest().reject(account, sender.map(|sender| sender.ip()), bytes);
 }
 
-/// The networks that an endpoint takes datagrams from; without any, it takes them from everybody.
+/// The networks that an endpoint takes datagrams or connections from; without any, it takes them
+/// from everybody.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AllowList(Box<[Network]>);
+pub(crate) struct AllowList {
+    own: Box<[Network]>,
+    /// Those of its listeners beyond the first.
+    further: Box<[Self]>,
+}
 
 impl AllowList {
     pub(crate) fn new(networks: &[Network]) -> Self {
-        Self(networks.into())
+        Self { own: networks.into(), further: Box::default() }
+    }
+
+    /// That of an endpoint.
+    pub(crate) fn of(endpoint: &Endpoint<'_>) -> Self {
+        let further = endpoint.further.iter().map(|listener| Self::new(&listener.from));
+        Self { further: further.collect(), ..Self::new(endpoint.from) }
+    }
+
+    /// That of one of its listeners.
+    fn at(&self, listener: usize) -> &Self {
+        listener.checked_sub(1).map_or(self, |further| &self.further[further])
     }
 
     /// Whether senders must be known.
     pub(crate) fn restricts(&self) -> bool {
-        !self.0.is_empty()
+        !self.own.is_empty()
     }
 
     /// Whether a datagram of that sender is taken. One that is not known is allowed nothing where
@@ -359,7 +377,7 @@ impl AllowList {
     #[inline]
     pub(crate) fn allows(&self, sender: Option<SocketAddr>) -> bool {
         let within =
-            |sender: SocketAddr| self.0.iter().any(|network| network.contains(sender.ip()));
+            |sender: SocketAddr| self.own.iter().any(|network| network.contains(sender.ip()));
         !self.restricts() || sender.is_some_and(within)
     }
 }

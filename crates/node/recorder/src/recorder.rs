@@ -11,11 +11,13 @@ use std::time::Duration;
 use catchment_agent::{Agent, Waker};
 use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
 use catchment_model::{RunId, Utc};
-use catchment_net::{NetError, Readiness};
+use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
-use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError, TrendFiles};
+use catchment_storage::{
+    Interrupted, Resumable, RunPlace, StorageError, TrendFiles, list_locations,
+};
 use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
 
@@ -46,6 +48,7 @@ pub struct Recorder {
     run: RunId,
     folder: PathBuf,
     addresses: Vec<SocketAddr>,
+    listeners: Vec<SocketAddr>,
     granted_bytes: Vec<usize>,
     clock: Clock,
     live: Arc<Live>,
@@ -264,7 +267,7 @@ impl Recorder {
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let mut sockets = Sockets::new(&config, &live);
-        if !config.access.is_whole() {
+        if !config.accesses().iter().all(LinkAccess::is_whole) {
             return Err(RecorderError::Access);
         }
         let of_run = || OfRun {
@@ -273,7 +276,7 @@ impl Recorder {
             number: config.run_number,
             epoch: live.beginning.epoch,
             entropy: Box::new(SystemEntropy),
-            access: config.access.clone(),
+            access: config.accesses(),
             live: Arc::clone(&live),
         };
         let wired = Wiring::of(&config, &live, &stop, &of_run, &mut sockets)?;
@@ -304,9 +307,9 @@ impl Recorder {
         let agents = Agents::new(&config, parts, clock.now_ns())?;
         let events = Arc::new(Events(Arc::clone(&live)));
         let threads = Threads::new(clock, Arc::clone(&live.threads), events);
-        let Sockets { addresses, granted_bytes, readiness, .. } = sockets;
+        let Sockets { addresses, listeners, granted_bytes, readiness, .. } = sockets;
         let mut recorder =
-            Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
+            Self { run, folder, addresses, listeners, granted_bytes, clock, live, stop, threads };
         // If one thread cannot be started, dropping the recorder ends those that were.
         if let Some(trends) = trends {
             recorder.spawn(trends, plan("trends", trending))?;
@@ -375,6 +378,11 @@ impl Recorder {
     /// The target address of each source, in the sources' order, and then of each link.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where front-ends of events connect: the addresses of all listeners.
+    pub fn listeners(&self) -> &[SocketAddr] {
+        &self.listeners
     }
 
     /// The socket buffer that the system granted each source and link, in bytes.
@@ -448,8 +456,13 @@ impl Recorder {
                 unsure => State::Fault { reason: format!("{unsure} fragments may not be durable") },
             });
         }
-        let last = self.live.snapshot();
-        Ok(RunSummary { run: self.run, folder: self.folder.clone(), seconds, last })
+        let locations = self.live.locations(&self.folder, true);
+        // The catalogue has it, too, and each file says of which target it is.
+        if let Err(error) = list_locations(&self.folder, self.run, &locations) {
+            self.live.warn_once(format!("the run's list of files lacks where they are: {error}"));
+        }
+        let (folder, last) = (self.folder.clone(), self.live.snapshot());
+        Ok(RunSummary { run: self.run, folder, locations, seconds, last })
     }
 }
 
@@ -663,9 +676,11 @@ fn trends(
     if !config.trends || !plan.has_folders() {
         return Ok(None);
     }
+    let failed = |error| RecorderError::Trends { source: Box::new(error) };
+    plan.mend().map_err(failed)?;
     let (feed, frames) = TrendFeed::new(live, waker);
-    let trends = Trends::new(&plan, live, frames);
-    Ok(Some((feed, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?)))
+    let make = |folder, series| plan.files(folder, series);
+    Ok(Some((feed, Trends::new(&plan, live, frames, make).map_err(failed)?)))
 }
 
 /// A thread that sleeps on `park` when it has no work.

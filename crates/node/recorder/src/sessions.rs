@@ -1,5 +1,5 @@
-//! The sessions of a listener (docs/spec/session.md): senders come and go with their connections,
-//! and a session stays until its run ends.
+//! The sessions of a port (docs/spec/session.md): senders come and go with their connections, by
+//! any of its listeners, and a session stays until its run ends.
 //!
 //! All connections of a session are read by one thread. Its control connection is always read; a
 //! data connection is held while there is no memory for its next item. Answers on control are made
@@ -15,6 +15,7 @@ mod border;
 mod data;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use catchment_agent::{Egress, Entropy, Flow};
@@ -23,12 +24,11 @@ use catchment_frame::Position;
 use catchment_model::RunId;
 use catchment_net::LinkAccess;
 use catchment_wire::session::{
-    CONTROL, Connection as Line, Control, DATA_CONNECTIONS_MAX, Fault, Fields, LOGS_MAX, Preamble,
-    Service, VERSION, parse,
+    CONTROL, Connection as Line, Control, Fault, Fields, Preamble, Service, VERSION, parse,
 };
 use catchment_wire::{channel_link, event_link, link};
 
-use crate::admission::{Opening, Source};
+use crate::admission::{Opening, Source, account_of, refusal_of};
 use crate::commander::Commander;
 use crate::destinations::{Destination, SenderConfig};
 use crate::front_ends::{FrontEnd, FrontEnds};
@@ -52,7 +52,7 @@ pub(crate) const POSITIONS_EVERY_NS: u64 = 10_000_000;
 /// Connections that belong to no session yet.
 const STRANGERS_MAX: usize = 64;
 
-/// The sessions of one listener.
+/// The sessions of one port.
 pub(crate) struct Sessions {
     pub(crate) of_run: OfRun,
     /// What its sessions carry: events, or channels of one link.
@@ -91,15 +91,27 @@ pub(crate) struct OfRun {
     pub(crate) number: u64,
     pub(crate) epoch: u32,
     pub(crate) entropy: Box<dyn Entropy>,
-    pub(crate) access: LinkAccess,
+    /// By listener.
+    pub(crate) access: Vec<LinkAccess>,
     /// What is durable.
     pub(crate) live: Arc<Live>,
 }
 
-/// A connection to the listener.
+impl OfRun {
+    /// How long events wait for a required front-end.
+    fn resume_ns(&self) -> u64 {
+        self.access[0].resume_ns
+    }
+}
+
+/// A connection to a listener.
 #[derive(Default)]
 struct Connection {
     kind: Kind,
+    /// By which listener it came, from where, and whether under TLS.
+    listener: usize,
+    from: Option<IpAddr>,
+    is_secured: bool,
     /// The session that it belongs to.
     session: Option<usize>,
     /// Messages that it has brought, and that it was given.
@@ -204,7 +216,7 @@ impl Sessions {
         let positions = &of_run.live.beginning.positions;
         let of_source = |source: &Source| positions.newest(source.number.0, Position::LINK);
         let goes_on = sources.iter().any(|source| of_source(source).is_some());
-        let resume_ns = if goes_on { of_run.access.resume_ns } else { 0 };
+        let resume_ns = if goes_on { of_run.resume_ns() } else { 0 };
         Self {
             of_run,
             service,
@@ -248,8 +260,8 @@ impl Sessions {
         connection.is_some_and(|one| matches!(one.kind, Kind::Data(_)))
     }
 
-    /// A connection was opened.
-    pub(crate) fn open(&mut self, endpoint: usize) {
+    /// A connection was opened, by that listener.
+    pub(crate) fn open(&mut self, endpoint: usize, listener: usize, from: Option<IpAddr>) {
         if self.connections.len() <= endpoint {
             self.connections.resize_with(endpoint + 1, || None);
         }
@@ -260,7 +272,14 @@ impl Sessions {
             let oldest = strangers.max_by_key(|(_, one)| one.as_ref().map(|one| one.silent_ns));
             self.closing.extend(oldest.map(|(endpoint, _)| endpoint));
         }
-        self.connections[endpoint] = Some(Connection::default());
+        self.connections[endpoint] = Some(Connection { listener, from, ..Connection::default() });
+    }
+
+    /// A connection is under TLS.
+    pub(crate) fn secured(&mut self, endpoint: usize) {
+        if let Some(connection) = &mut self.connections[endpoint] {
+            connection.is_secured = true;
+        }
     }
 
     /// A connection has ended: all of its session end with it.
@@ -366,22 +385,23 @@ impl Sessions {
         match (control, session) {
             (None, _) => {}
             (Some(Control::Hello(hello, token)), None) if connection.opening.is_none() => {
-                match hello {
-                    _ if !self.of_run.access.admits(token, hello.name.as_str()) => {
-                        connection.refusal = Some(Ended::no_token());
+                let access = &self.of_run.access[connection.listener];
+                let refusal = refusal_of(&hello, token, access, connection.is_secured);
+                let name = hello.name.as_str();
+                if refusal.is_some() {
+                    let own = account_of(&self.sources, name);
+                    let account = own.unwrap_or(self.sources[0].destination.account as usize);
+                    ingest.reject(account, connection.from, message.used);
+                    // Others could be any number of names.
+                    if own.is_some() {
+                        let front_ends = &self.of_run.live.front_ends;
+                        front_ends.tell(name, |one| one.connections_refused += 1);
                     }
-                    _ if hello.log_count > LOGS_MAX => {
-                        connection.refusal = Some(Ended::too_many("logs", LOGS_MAX));
-                    }
-                    _ if hello.data_connections > DATA_CONNECTIONS_MAX => {
-                        let most = DATA_CONNECTIONS_MAX.into();
-                        connection.refusal = Some(Ended::too_many("data connections", most));
-                    }
-                    _ => {
-                        let opening = Opening::new(hello, token, self.service);
-                        connection.opening = Some(Box::new(opening));
-                    }
+                } else {
+                    let opening = Opening::new(hello, token, self.service);
+                    connection.opening = Some(Box::new(opening));
                 }
+                connection.refusal = refusal;
             }
             (Some(Control::Logs(logs)), None) => {
                 let got = message.kind;
@@ -459,7 +479,7 @@ impl Sessions {
         ingest.reject(account, None, bytes.len());
         ingest.show_malformed(account, || fault.to_string(), bytes);
         session.ended = None;
-        session.end_silent(ended, self.of_run.access.resume_ns);
+        session.end_silent(ended, self.of_run.resume_ns());
     }
 }
 
@@ -604,14 +624,14 @@ impl Sessions {
             if let Some(session) = connection.session
                 && asks_tokens
                 && connection.kind == Kind::Control
-                && !self.sessions[session].is_admitted(&self.of_run.access)
+                && !self.sessions[session].is_admitted(&self.of_run.access[connection.listener])
             {
                 self.sessions[session].ended.get_or_insert(Ended::no_token());
             }
             match connection.session {
                 Some(session) if connection.silent_ns >= SILENCE_NS => {
                     let silent_ns = connection.silent_ns;
-                    let then_ns = self.of_run.access.resume_ns.saturating_sub(silent_ns);
+                    let then_ns = self.of_run.resume_ns().saturating_sub(silent_ns);
                     self.sessions[session].end_silent(Ended::silent(silent_ns), then_ns);
                     if connection.silent_ns >= SILENCE_NS + OPENING_NS {
                         // It does not even take the last message.

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use catchment_agent::{Arrival, Egress, Flow, Ingress, Piece, Received};
-use catchment_net::{Readiness, ReceiverConfig, TcpConfig, TcpReceiver, UdpReceiver};
+use catchment_net::{Readiness, ReceiverConfig, TcpConfig, TcpPort, TcpReceiver, UdpReceiver};
 use catchment_wire::Transport;
+use catchment_wire::session::Service;
 
 use crate::config::RecorderConfig;
 use crate::live::Live;
@@ -18,10 +19,11 @@ pub(crate) struct Sockets {
     live: Arc<Live>,
     buffer_bytes: usize,
     tcp: TcpConfig,
-    needs_tls: bool,
     standby: Option<Standby>,
     /// The target addresses of sources and links, in the ledger's order.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Where front-ends of events connect: all listeners.
+    pub(crate) listeners: Vec<SocketAddr>,
     /// Bytes of their buffers; 0 of sources on connections.
     pub(crate) granted_bytes: Vec<usize>,
     /// The object on which each receive agent's thread waits.
@@ -37,9 +39,9 @@ impl Sockets {
             live: Arc::clone(live),
             buffer_bytes: config.receive.socket_buffer_bytes,
             tcp: config.tcp_config(),
-            needs_tls: config.access.needs_tls,
             standby: config.standby.clone(),
             addresses: vec![SocketAddr::from(([0, 0, 0, 0], 0)); count],
+            listeners: Vec::new(),
             granted_bytes: vec![0; count],
             readiness: Vec::new(),
         }
@@ -56,7 +58,7 @@ impl Sockets {
                 tcp.configure(self.tcp.clone());
                 tcp
             }
-            None => TcpReceiver::bind(place.addresses(), self.tcp.clone())?,
+            None => TcpReceiver::listen(&place.tcp_ports(), self.tcp.clone())?,
         };
         Ok(Lent::new(tcp, Some(standby.home(place.clone()))))
     }
@@ -93,18 +95,24 @@ impl Sockets {
         ports: &[Endpoint<'_>],
         own: &[usize],
     ) -> Result<Lent, RecorderError> {
-        let place = Place::of(self.readiness.len(), ports, self.needs_tls);
+        let place = Place::of(self.readiness.len(), ports);
         let receiver = match (&self.standby, place) {
             (Some(standby), Some(place)) => self.listeners(standby, &place)?,
             (standby, _) => {
-                let addresses: Vec<_> = own.iter().map(|&port| ports[port].address).collect();
+                let tcp: Vec<TcpPort> = own.iter().map(|&port| ports[port].tcp_port()).collect();
+                let addresses: Vec<_> =
+                    tcp.iter().flat_map(|port| port.addresses.clone()).collect();
                 standby.iter().for_each(|standby| standby.free(&addresses));
-                Lent::new(TcpReceiver::bind(&addresses, self.tcp.clone())?, None)
+                Lent::new(TcpReceiver::listen(&tcp, self.tcp.clone())?, None)
             }
         };
         for (index, &port) in own.iter().enumerate() {
             for &number in &ports[port].numbers {
                 self.addresses[number] = receiver.local_addr(index);
+            }
+            let Endpoint { transport, service, .. } = ports[port];
+            if transport == Transport::Sessions && service == Service::Events {
+                self.listeners.extend(receiver.addresses_of(index));
             }
         }
         Ok(receiver)
@@ -162,7 +170,9 @@ impl MixedIngress {
         let received = self.tcp.poll(&mut |arrival| {
             let endpoint = number(ports, others, arrival.endpoint);
             let piece = match arrival.piece {
-                Piece::Opened { port } => Piece::Opened { port: number(ports, others, port) },
+                Piece::Opened { port, listener } => {
+                    Piece::Opened { port: number(ports, others, port), listener }
+                }
                 piece => piece,
             };
             sink(Arrival { endpoint, piece, ..arrival })

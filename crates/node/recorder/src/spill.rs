@@ -576,7 +576,7 @@ impl Spill {
         // What was synced can be read nevertheless.
         let _closed = self.close();
         let frames = self.files.values().map(|file| file.frames).sum();
-        self.counts.left(frames, self.files.values().map(|file| file.bytes).sum());
+        self.counts.hand_over(frames, self.files.values().map(|file| file.bytes).sum());
     }
 
     /// Everything was forwarded: removes the folder, unless something is kept in it. Returns what

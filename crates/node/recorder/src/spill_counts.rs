@@ -15,6 +15,8 @@ pub(crate) struct SpillCounts {
     files_damaged: AtomicU64,
     frames_waiting: AtomicU64,
     bytes_waiting: AtomicU64,
+    frames_handed_over: AtomicU64,
+    bytes_handed_over: AtomicU64,
 }
 
 /// The same, at one moment.
@@ -84,8 +86,20 @@ impl SpillCounts {
         }
     }
 
-    /// What waits here is another's, or nobody's, from now on.
-    pub(crate) fn left(&self, frames: u64, bytes: u64) {
+    /// What waits here is another's from now on.
+    pub(crate) fn hand_over(&self, frames: u64, bytes: u64) {
+        self.left(frames, bytes);
+        self.frames_handed_over.fetch_add(frames, Relaxed);
+        self.bytes_handed_over.fetch_add(bytes, Relaxed);
+    }
+
+    /// Frames that waited when another took them over, and the bytes of their files.
+    pub(crate) fn handed_over(&self) -> (u64, u64) {
+        (self.frames_handed_over.load(Relaxed), self.bytes_handed_over.load(Relaxed))
+    }
+
+    /// So much waits here no more.
+    fn left(&self, frames: u64, bytes: u64) {
         less(&self.frames_waiting, frames);
         less(&self.bytes_waiting, bytes);
     }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Arrival, Egress, Flow, Ingress, Received};
 use catchment_model::RunId;
-use catchment_net::{Network, Readiness, TcpReceiver};
+use catchment_net::{Network, Readiness, TcpPort, TcpReceiver, TlsRule};
 use catchment_runner::{Idle, Plan, SystemEntropy, ThreadEvents, Threads};
 use catchment_telemetry::Clock;
 use catchment_wire::Transport;
@@ -71,17 +71,14 @@ struct Parcel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     agent: usize,
-    addresses: Vec<SocketAddr>,
-    /// By address.
     ports: Vec<Port>,
-    is_tls: bool,
 }
 
 /// What a connection was accepted for: another one would be refused, or misread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Port {
     service: Service,
-    from: Vec<Network>,
+    listeners: Vec<(SocketAddr, Vec<Network>, TlsRule)>,
 }
 
 /// A thread's place in a [`Standby`].
@@ -126,23 +123,20 @@ impl Standby {
                 number: 0,
                 epoch: 0,
                 entropy: Box::new(SystemEntropy),
-                access: config.access.clone(),
+                access: config.accesses(),
                 live: Arc::clone(&live),
             };
-            let needs_tls = config.access.needs_tls;
-            let Some(place) = Place::of(outside.agent, &outside.endpoints, needs_tls) else {
-                continue;
-            };
+            let Some(place) = Place::of(outside.agent, &outside.endpoints) else { continue };
             let tcp = match sockets.listeners(self, &place) {
                 Ok(tcp) => tcp,
                 Err(error) => {
-                    let of = outside.endpoints.iter().map(|port| port.address.to_string());
+                    let of = place.addresses().map(|address| address.to_string());
                     standing.unheard.push((of.collect::<Vec<_>>().join(", "), error.to_string()));
                     continue;
                 }
             };
             let ports = 0..outside.endpoints.len();
-            standing.addresses.extend(ports.map(|port| tcp.local_addr(port)));
+            standing.addresses.extend(ports.flat_map(|port| tcp.addresses_of(port)));
             let (agent, readiness) = (outside.agent, tcp.readiness());
             let receive = outside.receive(tcp, &of_run, self.home(place), &standing.stop);
             let plan = plan(format!("standby-{agent}"), readiness);
@@ -197,27 +191,41 @@ impl Standby {
 
 impl Place {
     /// That of a receive agent's ports; none if it has no sessions, or other connections, too.
-    pub(crate) fn of(agent: usize, ports: &[Endpoint<'_>], is_tls: bool) -> Option<Self> {
+    pub(crate) fn of(agent: usize, ports: &[Endpoint<'_>]) -> Option<Self> {
         let connections = || ports.iter().filter(|port| port.transport.is_connections());
         let is_session = |port: &Endpoint<'_>| port.transport == Transport::Sessions;
         let is_one = connections().count() > 0 && connections().all(is_session);
-        let addresses = connections().map(|port| port.address).collect();
-        let port = |port: &Endpoint<'_>| Port { service: port.service, from: port.from.to_vec() };
+        let port = |port: &Endpoint<'_>| {
+            let further = port.further.iter();
+            let further = further.map(|one| (one.address, one.from.clone(), one.access.tls));
+            let own = (port.address, port.from.to_vec(), port.tls);
+            let listeners = std::iter::once(own).chain(further).collect();
+            Port { service: port.service, listeners }
+        };
         let ports = connections().map(port).collect();
-        is_one.then_some(Self { agent, addresses, ports, is_tls })
+        is_one.then_some(Self { agent, ports })
     }
 
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    /// The ports of a receiver.
+    pub(crate) fn tcp_ports(&self) -> Vec<TcpPort> {
+        let port = |port: &Port| TcpPort {
+            addresses: port.listeners.iter().map(|&(address, ..)| address).collect(),
+            takes_tls: true,
+        };
+        self.ports.iter().map(port).collect()
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.ports.iter().flat_map(|port| port.listeners.iter().map(|&(address, ..)| address))
     }
 
     /// Whether only one of the two can be bound.
     fn shares(&self, other: &Self) -> bool {
-        self.agent == other.agent || self.has_one_of(&other.addresses)
+        self.agent == other.agent || self.has_one_of(&other.addresses().collect::<Vec<_>>())
     }
 
     fn has_one_of(&self, addresses: &[SocketAddr]) -> bool {
-        self.addresses.iter().any(|one| one.port() > 0 && addresses.contains(one))
+        self.addresses().any(|one| one.port() > 0 && addresses.contains(&one))
     }
 }
 

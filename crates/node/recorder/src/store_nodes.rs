@@ -73,6 +73,7 @@ pub(crate) struct LiveNode {
     frames_durable: AtomicU64,
     bytes_durable: AtomicU64,
     bytes_held: AtomicU64,
+    numbers: Mutex<Option<(u64, u64)>>,
     away: Mutex<Option<(u64, String)>>,
 }
 
@@ -89,6 +90,8 @@ pub struct NodeShare {
     pub bytes_durable: u64,
     /// Stored bytes of frames that are for it, and that it has not acknowledged.
     pub bytes_held: u64,
+    /// The lowest and the highest number of frames that are durable there.
+    pub numbers: Option<(u64, u64)>,
     /// Since when it takes nothing, in nanoseconds of the clock of the data, and why.
     pub away: Option<(u64, String)>,
 }
@@ -105,8 +108,16 @@ impl LiveNode {
             frames_durable: self.frames_durable.load(Relaxed),
             bytes_durable: self.bytes_durable.load(Relaxed),
             bytes_held: self.bytes_held.load(Relaxed),
+            numbers: *self.numbers.lock(),
             away: self.away.lock().clone(),
         }
+    }
+
+    /// A frame with numbers from `first` to one below `end` is durable there.
+    fn has_durable(&self, first: u64, end: u64) {
+        let mut numbers = self.numbers.lock();
+        let (lowest, highest) = numbers.unwrap_or((u64::MAX, 0));
+        *numbers = Some((lowest.min(first), highest.max(end.saturating_sub(1))));
     }
 }
 
@@ -158,6 +169,13 @@ impl StoreNode {
         let held = self.held.pop_front()?;
         self.bytes_held -= held.frame.bytes();
         Some(held)
+    }
+
+    /// The only one has all frames of the stream below that number, be they from a spill.
+    pub(crate) fn has_all_below(&self, number: u64) {
+        if number > 0 {
+            self.live.has_durable(0, number);
+        }
     }
 
     /// How many of the oldest frames are durable there and need not be sent. `sent` are sent since
@@ -419,6 +437,7 @@ impl StoreNodes {
             (node.is_proven, node.is_stuck, node.stalled_ns) = (true, false, None);
             node.live.frames_durable.fetch_add(1, Relaxed);
             node.live.bytes_durable.fetch_add(held.frame.bytes(), Relaxed);
+            node.live.has_durable(held.frame.info.sequence, held.frame.end());
         }
         Some(held)
     }

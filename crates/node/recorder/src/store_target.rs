@@ -345,6 +345,7 @@ impl StoreTarget {
         if let Some(backlog) = &mut self.backlog {
             let warnings = backlog.spill.remove_below(durable);
             warnings.into_iter().for_each(|text| self.ledger.warn_once(text));
+            self.nodes.all[index].has_all_below(durable.min(self.end));
         }
         let node = &self.nodes.all[index];
         let sent = match node.link.session.is_open() {

@@ -70,7 +70,7 @@ pub(crate) struct TrendFeed {
 
 /// The destination of rows of trends; the store decides what it keeps of each series and when it
 /// writes.
-pub(crate) trait TrendStore: Send {
+pub trait TrendStore: Send {
     /// Takes the completed seconds of a series.
     fn add(&mut self, series: usize, rows: &Completed);
 
@@ -88,6 +88,24 @@ pub(crate) trait TrendStore: Send {
 
     /// Rows that are in no file, because the store refused for too long.
     fn rows_lost(&self) -> u64;
+}
+
+impl TrendStore for Box<dyn TrendStore> {
+    fn add(&mut self, series: usize, rows: &Completed) {
+        (**self).add(series, rows);
+    }
+
+    fn advance(&mut self, until: u64) -> Result<(), String> {
+        (**self).advance(until)
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        (**self).finish()
+    }
+
+    fn rows_lost(&self) -> u64 {
+        (**self).rows_lost()
+    }
 }
 
 impl TrendStore for TrendFiles {
@@ -259,7 +277,24 @@ impl TrendPlan {
         !self.folders.is_empty()
     }
 
-    fn files(&self, folder: PathBuf, series: Vec<ChannelInfo>) -> Result<TrendFiles, StorageError> {
+    /// Mends the files that a recorder has left whose run goes on.
+    ///
+    /// # Errors
+    /// A file cannot be read, or mended.
+    pub(crate) fn mend(&self) -> Result<(), StorageError> {
+        let mut left = self.folders.iter().filter(|_| self.continues);
+        left.try_for_each(|one| mend_trends(&one.folder).map(drop))
+    }
+
+    /// Makes the files of a folder.
+    ///
+    /// # Errors
+    /// The folder or a file cannot be made.
+    pub(crate) fn files(
+        &self,
+        folder: PathBuf,
+        series: Vec<ChannelInfo>,
+    ) -> Result<TrendFiles, StorageError> {
         TrendFiles::create(&NewTrends {
             folder,
             name: self.name.clone(),
@@ -276,16 +311,18 @@ impl TrendPlan {
     }
 }
 
-impl Trends<TrendFiles> {
-    /// Makes the files.
+impl<T> Trends<T> {
+    /// The agent of a plan. `make` makes the store of each folder's channels, and that of its
+    /// counters, from its path and its series.
     ///
     /// # Errors
-    /// A folder or a file cannot be made.
-    pub(crate) fn new(
+    /// That of `make`.
+    pub(crate) fn new<E>(
         plan: &TrendPlan,
         live: &Arc<Live>,
         frames: Receiver<FrameSeconds>,
-    ) -> Result<Self, StorageError> {
+        mut make: impl FnMut(PathBuf, Vec<ChannelInfo>) -> Result<T, E>,
+    ) -> Result<Self, E> {
         let mut all = plan.folders.iter().flat_map(|folder| &folder.channels);
         let time_scale = all.next().map_or(TimeScale::Utc, |(_, channel)| channel.time_scale);
         let one_hertz = SampleRate::new(1, 1).expect("a rate");
@@ -296,9 +333,6 @@ impl Trends<TrendFiles> {
         let counters: Vec<_> = plan.counters.iter().map(counter).collect();
         let (mut channel_files, mut counter_files) = (Vec::new(), Vec::new());
         for TrendFolder { folder, channels } in &plan.folders {
-            if plan.continues {
-                mend_trends(folder)?;
-            }
             let folder = folder.join("trends");
             if !channels.is_empty() {
                 let mut series_of = vec![None; plan.channel_count];
@@ -306,10 +340,10 @@ impl Trends<TrendFiles> {
                     series_of[*channel] = Some(series);
                 }
                 let channels = channels.iter().map(|(_, info)| info.clone()).collect();
-                let files = plan.files(folder.clone(), channels)?;
+                let files = make(folder.clone(), channels)?;
                 channel_files.push(ChannelTrends { files, series_of });
             }
-            counter_files.push(plan.files(folder.join("counters"), counters.clone())?);
+            counter_files.push(make(folder.join("counters"), counters.clone())?);
         }
         Ok(Self {
             live: Arc::clone(live),

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use catchment_agent::{Agent, Ingress};
 use catchment_builder::{BuilderConfig, Fragment, SourceRole};
 use catchment_model::SourceId;
-use catchment_net::Network;
+use catchment_net::{Network, TcpPort, TlsRule};
 use catchment_telemetry::FillLevel;
 use catchment_wire::link::{Channel, Link};
 use catchment_wire::session::Service;
@@ -23,6 +23,7 @@ use crate::config::{RecorderConfig, SourceConfig};
 use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::ingest::{Ingest, SourceMemory};
 use crate::intake::Intake;
+use crate::link_access::Listener;
 use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
 use crate::match_rule::Rule;
@@ -71,8 +72,23 @@ pub struct Endpoint<'a> {
     pub service: Service,
     /// The networks from which it may send; empty: any.
     pub from: &'a [Network],
+    /// Which of its connections must be under TLS, if it takes sessions.
+    pub tls: TlsRule,
+    /// Where else its sessions connect.
+    pub further: &'a [Listener],
     /// Whether the sender of each datagram is read.
     pub names_senders: bool,
+}
+
+impl Endpoint<'_> {
+    /// Where its connections come, those of sessions under TLS if they like.
+    pub(crate) fn tcp_port(&self) -> TcpPort {
+        let further = self.further.iter().map(|listener| listener.address);
+        TcpPort {
+            addresses: std::iter::once(self.address).chain(further).collect(),
+            takes_tls: self.transport == Transport::Sessions,
+        }
+    }
 }
 
 /// Gives each receive agent its ingress.
@@ -151,8 +167,8 @@ impl Wiring {
             let own = || (thread..senders.len()).step_by(threads);
             let endpoints: Vec<Endpoint<'_>> =
                 own().map(|index| endpoints[index].clone()).collect();
-            let RecorderConfig { access, standby, .. } = parts.config;
-            let place = Place::of(self.receives.len(), &endpoints, access.needs_tls);
+            let standby = &parts.config.standby;
+            let place = Place::of(self.receives.len(), &endpoints);
             let home = standby.as_ref().zip(place).map(|(standby, place)| standby.home(place));
             let (producer, fill) =
                 parts.ring(&mut rings, &format!("{ring_name}descriptors {thread}"));
@@ -178,7 +194,7 @@ impl Wiring {
             if let Some(home) = home {
                 intake.settle_in(home);
             }
-            let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
+            let allowed = endpoints.iter().map(AllowList::of).collect();
             let receive = Receive::new(ingress, intake, allowed, parts.stop, timeout_ns);
             self.receives.push(Box::new(receive));
         }
@@ -259,7 +275,7 @@ impl Outside<'_> {
         let Self { endpoints, senders, ingest, timeout_ns, .. } = self;
         let mut intake = Intake::new(ingest, senders, timeout_ns, of_run);
         intake.settle_in(home);
-        let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
+        let allowed = endpoints.iter().map(AllowList::of).collect();
         Receive::new(Box::new(ingress), intake, allowed, stop, timeout_ns).outside()
     }
 }
@@ -301,6 +317,8 @@ fn event_sources<'a>(config: &'a RecorderConfig, beginning: &Beginning) -> Group
                 address: source.address,
                 service: Service::Events,
                 from: &source.from,
+                tls: config.access.tls,
+                further: if source.is_link() { &config.listeners } else { &[] },
                 // Strangers are distinguished from the source by their addresses.
                 names_senders: true,
             });
@@ -390,6 +408,8 @@ fn channel_links<'a>(
         address: link.address,
         service: Service::Channels,
         from: &link.from,
+        tls: config.access.tls,
+        further: &[],
         names_senders: !link.from.is_empty(),
     };
     Group {

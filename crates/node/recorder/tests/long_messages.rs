@@ -224,7 +224,8 @@ fn a_long_message_is_held_in_its_middle_while_there_is_no_memory() {
     // One source has more than it may have while the other one is waited for.
     let mut made = 0;
     let mut left = Vec::new();
-    while !front_end.is_unread {
+    // A slow machine may be found not to read before it has taken anything, or between two messages.
+    while !(front_end.is_unread && (1..made).contains(&front_end.taken(0))) {
         if left.is_empty() {
             left = message(front_end.next_message() + made as u32 / 8, made..made + 8);
             made += 8;
@@ -233,7 +234,6 @@ fn a_long_message_is_held_in_its_middle_while_there_is_no_memory() {
         left.drain(..count);
         front_end.ping();
     }
-    assert!(0 < front_end.taken(0) && front_end.taken(0) < made);
     drop(front_end);
     let mut front_end = connect(&recorder, "camera", (0, made));
     let next = front_end.grants[0].next;

@@ -140,9 +140,15 @@ impl Rig {
             let store = store.on(&self.files).sized(folder.as_ref(), 1 << 30);
             let entropy = Box::new(Random::new(self.random.next_u64()));
             let folders = vec![(PathBuf::from(folder), store)];
-            targets.push(TargetStore { folders, entropy, waker: Waker::default() });
+            targets.push(TargetStore {
+                folders,
+                nodes: Vec::new(),
+                entropy,
+                waker: Waker::default(),
+            });
         }
         let parts = AssemblyParts {
+            trends: None,
             run: RunId([7; 16]),
             name: FOLDERS[0].to_owned(),
             targets,

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use catchment_disk::FaultPlan;
 use catchment_fixtures::wait_while;
 use catchment_model::{Entry, Ledger};
-use catchment_recorder::{LinkCounts, Recorder, RecorderConfig, RunSummary, SourceConfig};
+use catchment_net::TlsServer;
+use catchment_recorder::{
+    LinkAccess, LinkCounts, Listener, Recorder, RecorderConfig, RunSummary, SourceConfig, TlsRule,
+};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::event_link::{EventLink, MarkKind};
 use catchment_wire::session::{ByeReason, GrantAnswer};
@@ -458,4 +461,49 @@ fn a_source_is_delivered_by_one_log_and_by_keys_that_the_builder_has() {
         reason != ByeReason::MIXED
     });
     end(recorder);
+}
+
+/// Listeners beside the first one: under TLS, with TLS for control, and for nobody from here.
+fn listeners(folder: &Path) -> Vec<Listener> {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (folder.join("certificate"), folder.join("key"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let certificate = Some(TlsServer::read(&certificate, &key, &[]).unwrap());
+    let listener = |tls, from: &[&str]| Listener {
+        address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+        from: from.iter().map(|network| network.parse().unwrap()).collect(),
+        access: LinkAccess { tls, certificate: certificate.clone(), ..LinkAccess::default() },
+    };
+    vec![
+        listener(TlsRule::All, &[]),
+        listener(TlsRule::Control, &[]),
+        listener(TlsRule::None, &["127.0.0.2"]),
+    ]
+}
+
+#[test]
+fn a_connection_is_admitted_by_the_rule_of_its_listener() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RecorderConfig { listeners: listeners(folder.path()), ..config(folder.path()) };
+    let recorder = Recorder::start(config).unwrap();
+    let &[clear, all, control, nobody] = recorder.listeners() else { panic!("four listeners") };
+    assert_eq!(recorder.addresses(), [clear; 3]);
+    for listener in [all, control] {
+        let (bye, text) = FrontEnd::connect(listener, &opening(7, &LOGS)).read_bye();
+        assert_eq!((bye.reason, bye.retry_ms), (ByeReason::TLS_REQUIRED, 0), "{text}");
+    }
+    let mut closed = std::net::TcpStream::connect(nobody).unwrap();
+    let _reset = closed.read_to_end(&mut Vec::new());
+    // Control came in the clear, where it may; its items do not, where they may not.
+    let mut front_end = FrontEnd::connect(clear, &opening(7, &LOGS));
+    front_end.attach(all);
+    assert_eq!(front_end.read_bye().0.reason, ByeReason::TLS_REQUIRED);
+    let mut front_end = FrontEnd::connect(clear, &opening(7, &LOGS));
+    front_end.attach(control);
+    send(&mut front_end, 0..10);
+    until_durable(&mut front_end, 10);
+    let (summary, ledger) = end(recorder);
+    check(&summary, 0..10, Verdict::Balanced);
+    assert_eq!(ledger.sources[0][Entry::PacketsRefused], 4);
 }

@@ -49,6 +49,7 @@ impl Virtual {
             ..StoreTimes::default()
         };
         let parts = AssemblyParts {
+            trends: None,
             run: RunId([1; 16]),
             name: "run".to_owned(),
             targets: vec![TargetStore {
@@ -56,6 +57,7 @@ impl Virtual {
                     PathBuf::from("run-1"),
                     MemoryStore::new((clock.clone(), 1), (count, bytes), times),
                 )],
+                nodes: Vec::new(),
                 entropy: Box::new(Random::new(1)),
                 waker: Waker::default(),
             }],

@@ -193,11 +193,36 @@ fn copies_in_parts(files: &[RunFile]) -> Vec<Location> {
     copies
 }
 
-/// Takes what copies count out of the sum of the ledgers of parts. What cannot be read stays.
+/// Other items of parts that are the same frame as one, of any kind: what they count is the same.
+pub(crate) fn other_items(files: &[RunFile], one: Location) -> impl Iterator<Item = Location> {
+    let key = move |file: usize, info: &FrameInfo| {
+        let of_part = files[file].header().part.is_some();
+        of_part.then_some((files[file].place, number(info), info.kind.number()))
+    };
+    let wanted = files[one.0].reader.frames().get(one.1);
+    let wanted = wanted.and_then(|frame| key(one.0, &frame.info));
+    let all = files.iter().enumerate().flat_map(move |(file, run_file)| {
+        let frames = run_file.reader.frames().iter().enumerate();
+        let same =
+            frames.filter(move |(_, frame)| wanted.is_some() && key(file, &frame.info) == wanted);
+        same.map(move |(index, _)| (file, index))
+    });
+    all.filter(move |other| *other != one)
+}
+
+/// Takes what copies count out of the sum of the ledgers of parts. What cannot be read in any copy
+/// stays.
 fn without_copies(files: &[RunFile], ledger: &mut Ledger) {
     let mut sum = Ledger::new(ledger.sources.len());
     for (file, index) in copies_in_parts(files) {
-        sum.add(&frame_ledger(&files[file].reader, index).0);
+        let read = |(file, index): Location| frame_ledger(&files[file].reader, index);
+        let (mut counts, errors) = read((file, index));
+        if !errors.is_empty() {
+            let mut others = other_items(files, (file, index)).map(read);
+            counts =
+                others.find(|(_, errors)| errors.is_empty()).map_or(counts, |(whole, _)| whole);
+        }
+        sum.add(&counts);
     }
     *ledger = ledger.since(&sum);
 }

@@ -77,7 +77,7 @@ pub use trend_files::{NewTrends, ROWS_WAITING, TrendFiles, TrendFilesReport, Tre
 pub use trend_mend::{TrendMend, mend_trends};
 pub use trend_writer::{TrendOptions, TrendReport, TrendWriter, make_trends, replace_trends};
 pub use verify::{Problem, Progress, VerifyReport, verify};
-pub use whole::{Extent, list_removed};
+pub use whole::{Extent, list_locations, list_removed, run_locations};
 pub use write::{
     ChannelColumn, ChannelFrame, ColumnData, Ending, EventFrame, EventSource, Growing, Make,
     MakeBytes, MakeSamples, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,

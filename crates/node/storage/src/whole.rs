@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use catchment_disk::{ReadFile, append_lines};
 use catchment_frame::{
     BLOCK_BYTES, FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileHeader, FileList, FileListError,
-    FileListLine, Reopened,
+    FileListLine, Reopened, RunLocation,
 };
 use catchment_model::RunId;
 use serde::Serialize;
@@ -300,6 +300,28 @@ pub fn list_removed(folder: &Path, run: RunId, index: u32) -> Result<(), Storage
     }
     let (header, line) = (FileListLine::Run(run), FileListLine::Removed { index });
     Ok(append_lines(&folder.join(FILE_LIST_NAME), &header.encode(), &line.encode())?)
+}
+
+/// Records in the run's list, if it has one, where the run's frames were sent.
+///
+/// # Errors
+/// The disk refuses the lines.
+pub fn list_locations(
+    folder: &Path,
+    run: RunId,
+    locations: &[RunLocation],
+) -> Result<(), StorageError> {
+    if !list_of(folder, run).is_ok_and(|list| list.is_some()) {
+        return Ok(());
+    }
+    let lines = locations.iter().cloned().map(|one| FileListLine::Location(one).encode());
+    let (header, lines) = (FileListLine::Run(run).encode(), lines.collect::<String>());
+    Ok(append_lines(&folder.join(FILE_LIST_NAME), &header, &lines)?)
+}
+
+/// Where the frames of the run in a folder were sent, as its list says; empty if it does not.
+pub fn run_locations(folder: &Path, run: RunId) -> Vec<RunLocation> {
+    list_of(folder, run).ok().flatten().map(|list| list.locations).unwrap_or_default()
 }
 
 const MISSING_NAMED_MAX: usize = 1_000;

@@ -495,3 +495,22 @@ fn a_frame_that_one_part_has_twice_counts_once() {
         }
     }
 }
+
+#[test]
+fn a_damaged_item_of_a_frame_that_two_parts_have_is_counted_by_the_other() {
+    let (one, two) = (whole(), whole());
+    deal(&one, 0, [0, 3]);
+    deal(&two, 1, [0, 3]);
+    for (made, other) in [(&one, &two), (&two, &one)] {
+        for entry in &made.frames[0][1].1 {
+            let offset = made.offset(0, 1, entry.id);
+            made.damage(0, offset);
+            let report = audit(&open(&[made, other])).expect("audits");
+            let (differences, open) = (&report.differences, &report.open);
+            assert!(differences.is_empty() && open.is_empty(), "{entry:?}: {report:?}");
+            assert!(report.is_balanced() && report.problems.is_empty(), "{entry:?}: {report:?}");
+            // As it was.
+            made.damage(0, offset);
+        }
+    }
+}

@@ -22,8 +22,10 @@
 //! - Frames that are not written yet have one bound in bytes for all streams; a connection whose
 //!   next frame has no room is not read.
 
+mod assembly;
 mod config;
 mod frames;
+mod host;
 mod items;
 mod node;
 mod receive;
@@ -31,6 +33,7 @@ mod sessions;
 mod state;
 mod writer;
 
+pub use assembly::{Assembly, AssemblyParts, SteppedWriter};
 pub use config::StoreConfig;
 pub use node::{Node, StoreError};
 pub use state::{NodeObserver, NodeSnapshot, PhaseSnapshot, StoreFolder, StreamSnapshot};

@@ -1,7 +1,6 @@
 //! The node at its edge: folders, disks, threads, and what an earlier node has left.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,18 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use catchment_agent::Waker;
-use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
+use catchment_agent::{FolderStore, Waker};
+use catchment_disk::DiskError;
 use catchment_frame::{FILE_LIST_NAME, FileList};
 use catchment_model::{Ledger, RunId};
 use catchment_net::{NetError, TcpConfig, TcpReceiver};
-use catchment_runner::{Idle, Park, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
+use catchment_runner::{SystemEntropy, Threads};
 use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError, list_removed};
-use catchment_telemetry::{Clock, Priority, ThreadTimes};
+use catchment_telemetry::{Clock, ThreadTimes};
 use catchment_writer::{Disks, WriteCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::StoreConfig;
+use crate::host::{Events, Handle, Host, HostDisks, OnThreads, plan};
 use crate::items::Item;
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
 use crate::sessions::CONNECTIONS_MAX;
@@ -86,7 +86,8 @@ impl Node {
         if !config.access.is_whole() {
             return Err(StoreError::Access);
         }
-        let tls = config.access.certificate.clone().filter(|_| config.access.needs_tls);
+        let tls = config.access.certificate.clone();
+        let tls = tls.filter(|_| config.access.tls.needs_certificate());
         let tcp_config =
             TcpConfig { connections_max: CONNECTIONS_MAX, tls, ..TcpConfig::default() };
         let receiver = TcpReceiver::bind(&[config.address], tcp_config)?;
@@ -107,13 +108,8 @@ impl Node {
         });
         let system = |what| move |source| StoreError::System { what, source };
         let clock = Clock::start();
-        let manager = Manager {
-            config,
-            clock,
-            state: Arc::clone(&state),
-            writers: BTreeMap::new(),
-            left_out: BTreeMap::new(),
-        };
+        let host = OnThreads { clock, state: Arc::clone(&state) };
+        let manager = Manager::new(config, host, Arc::clone(&state));
         let manage = move || manager.run(&ordered, &answers);
         let manager = std::thread::Builder::new().name("streams".to_owned()).spawn(manage);
         let manager = Some(manager.map_err(system("a thread"))?);
@@ -174,23 +170,31 @@ impl Drop for Node {
     }
 }
 
+/// A writer that is not begun yet, what wakes it, and how it will wait.
+type NewWriter<H> = (Writer<<H as Host>::Store>, Waker, <H as Host>::Park);
+
 /// Makes the writers of streams.
-struct Manager {
+pub(crate) struct Manager<H: Host> {
     config: StoreConfig,
-    clock: Clock,
+    pub(crate) host: H,
     state: Arc<NodeState>,
-    writers: BTreeMap<String, Running>,
+    writers: BTreeMap<String, Running<H::Handle>>,
     /// Folders in which a stream cannot go on, since what it has there cannot be ended.
     left_out: BTreeMap<String, Vec<PathBuf>>,
 }
 
-/// A writer on its thread.
-struct Running {
+/// A writer that was begun, and what it shows.
+struct Running<W> {
     state: Arc<StreamState>,
-    threads: Threads,
+    writer: W,
 }
 
-impl Manager {
+impl<H: Host> Manager<H> {
+    pub(crate) fn new(config: StoreConfig, host: H, state: Arc<NodeState>) -> Self {
+        let (writers, left_out) = (BTreeMap::new(), BTreeMap::new());
+        Self { config, host, state, writers, left_out }
+    }
+
     /// Carries out orders until the agent that gives them has ended, and then waits for all
     /// writers. Returns the name of one that had panicked.
     fn run(mut self, orders: &Receiver<Order>, answers: &Sender<Answer>) -> Option<String> {
@@ -206,17 +210,15 @@ impl Manager {
             }
         }
         let writers = self.writers.values_mut();
-        writers.filter_map(|running| running.threads.join().failed).next()
+        writers.filter_map(|running| running.writer.join()).next()
     }
 
     /// Forgets writers that have ended as they were asked to.
     fn forget_ended(&mut self) {
-        self.writers.retain(|name, running| {
-            !running.threads.has_ended(&thread_name(name)) || running.state.has_failed()
-        });
+        self.writers.retain(|_, one| !one.writer.has_ended() || one.state.has_failed());
     }
 
-    fn carry_out(&mut self, order: Order) -> Answer {
+    pub(crate) fn carry_out(&mut self, order: Order) -> Answer {
         match order {
             Order::Open(key) => Answer::Opened(key.name.clone(), self.open(key)),
             Order::Keep(name, generation) => {
@@ -248,10 +250,10 @@ impl Manager {
         let later = NotOpened::Later;
         let (mut fault, mut left) = (None, None);
         if let Some(running) = self.writers.get_mut(&key.name) {
-            if !running.threads.has_ended(&thread_name(&key.name)) {
+            if !running.writer.has_ended() {
                 return Err(later("its files are being closed".to_owned()));
             }
-            let failed = running.threads.join().failed;
+            let failed = running.writer.join();
             fault = running.state.fault.lock().clone();
             if let Some(fault) = &fault {
                 left = self.end_after(&key, fault)?;
@@ -277,15 +279,12 @@ impl Manager {
         let (input, items) = bounded(ITEMS_MAX);
         let parts = self.writer(&folders, &state, left, fault.as_ref(), items);
         let (writer, waker, park) = parts.map_err(|error| later(error.to_string()))?;
-        let events = Arc::new(Events(Arc::clone(&self.state)));
-        let mut threads = Threads::new(self.clock, Arc::new(ThreadTimes::default()), events);
         let name = state.key.name.clone();
-        threads
-            .spawn(writer, plan(thread_name(&name), park))
-            .map_err(|error| later(error.to_string()))?;
+        let begun = self.host.begin(&name, writer, park);
+        let writer = begun.map_err(|error| later(error.to_string()))?;
         self.state.count(|counters| &counters.disk_faults, u64::from(fault.is_some()));
         self.state.show(&state);
-        let running = Running { state: Arc::clone(&state), threads };
+        let running = Running { state: Arc::clone(&state), writer };
         self.writers.insert(name, running);
         Ok(OpenedStream { state, input, waker, has_ended, is_new, generation })
     }
@@ -332,43 +331,28 @@ impl Manager {
         Ok(Some(Left { sequence, next_index, ledger, has_ended: false, is_new: false }))
     }
 
-    #[expect(clippy::type_complexity, reason = "what a thread is made of")]
     fn writer(
-        &self,
+        &mut self,
         folders: &[PathBuf],
         state: &Arc<StreamState>,
         left: Left,
         fault: Option<&Fault>,
         input: Receiver<Item>,
-    ) -> Result<(Writer<Disk>, Waker, Box<dyn Park>), DiskError> {
-        let file_bytes = self.config.file_bytes;
-        let disk = DiskConfig { file_bytes, keeps_reserve: true, ..self.config.disk.clone() };
-        let (buffer_bytes, sync_interval_ns) = (disk.buffer_bytes, disk.sync_interval_ns);
-        let now_ns = self.clock.now_ns();
+    ) -> Result<NewWriter<H>, DiskError> {
+        let StoreConfig { file_bytes, disk, .. } = &self.config;
+        let (file_bytes, buffer_bytes) = (*file_bytes, disk.buffer_bytes);
+        let sync_interval_ns = disk.sync_interval_ns;
+        let now_ns = self.host.now_ns();
+        let HostDisks { stores, waker, park } = self.host.disks(folders, &self.config)?;
         let mut disks = Disks::new(folders, file_bytes, ROOM_BYTES, now_ns);
-        let (mut stores, mut sleeper): (Vec<Disk>, Option<DiskSleeper>) = (Vec::new(), None);
-        for (number, folder) in folders.iter().enumerate() {
-            let is_first = self.config.folders.first().is_some_and(|one| folder.starts_with(one));
-            let mut store = Disk::new(DiskConfig {
-                name: (number > 0).then(|| number.to_string()),
-                beside: stores.first().map(Disk::waker),
-                faults: disk.faults.clone().filter(|_| is_first),
-                ..disk.clone()
-            })?;
-            match &mut sleeper {
-                Some(sleeper) => sleeper.add(store.sleeper()),
-                None => sleeper = Some(store.sleeper()),
-            }
-            store.begin_in(folder);
+        for (number, store) in stores.iter().enumerate() {
             disks.polled(number, WriteCounts::default(), store.spare_bytes(), now_ns);
-            stores.push(store);
         }
         if let Some(Fault { before: Some(before), reason, .. }) = fault
             && let Some(failed) = folders.iter().position(|folder| *folder == before.folder)
         {
             disks.leave(failed, reason, now_ns);
         }
-        let waker = stores.first().map(Disk::waker);
         let listed = folders.iter().map(|folder| files_in(folder, &state.key.name)).collect();
         let writer = Writer::new(WriterParts {
             stores,
@@ -378,15 +362,13 @@ impl Manager {
             is_spread: self.config.folders.len() > 1,
             input,
             state: Arc::clone(state),
-            entropy: Box::new(SystemEntropy),
+            entropy: self.host.entropy(),
             next_index: left.next_index,
             ledger: left.ledger,
             buffer_bytes,
             file_bytes,
             sync_interval_ns,
         });
-        let waker = Waker::new(move || waker.iter().for_each(|waker| waker.wake()));
-        let park = sleeper.map_or_else(|| Box::new(Sleep) as Box<dyn Park>, |one| Box::new(one));
         Ok((writer, waker, park))
     }
 }
@@ -535,36 +517,12 @@ fn cut(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-fn thread_name(stream: &str) -> String {
-    format!("write-{stream}")
-}
-
-fn plan(name: String, park: Box<dyn Park>) -> Plan {
-    let (priority, idle) = (Some(Priority::Data), Idle::default());
-    Plan { name, cpu: None, priority, idle, park, may_be_left: false }
-}
-
-/// A thread that panics ends the sessions of its stream.
-struct Events(Arc<NodeState>);
-
-impl ThreadEvents for Events {
-    fn unpinned(&self, _name: &str, _error: &dyn fmt::Display) {}
-
-    fn failed(&self, name: &str) {
-        let streams = self.0.streams.lock();
-        for stream in streams.iter().filter(|stream| thread_name(&stream.key.name) == name) {
-            let reason = format!("the thread {name} has failed");
-            *stream.fault.lock() = Some(Fault { reason, cuts: Vec::new(), before: None });
-        }
-    }
-}
-
 /// The file of a stream's folder that has the highest writer generation.
 const GENERATION: &str = "generation";
 /// The thread that takes what recorders send.
 const RECEIVE: &str = "receive";
 /// Orders that wait.
-const ORDERS_MAX: usize = 256;
+pub(crate) const ORDERS_MAX: usize = 256;
 /// Frames that wait for a writer, beside their bound in bytes.
 const ITEMS_MAX: usize = 256;
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -211,7 +211,8 @@ impl Agent for Receive {
         let sessions = &mut self.sessions;
         sessions.now_ns = now_ns;
         let poll = &mut |Arrival { endpoint, sender, piece }: Arrival<'_>| match piece {
-            Piece::Datagrams(_) => Flow::Taken,
+            // What its listener takes is under TLS, or nothing is.
+            Piece::Datagrams(_) | Piece::Secured => Flow::Taken,
             Piece::Opened { .. } => {
                 sessions.open(endpoint, sender);
                 Flow::Taken

@@ -19,7 +19,7 @@ use catchment_frontend::{Closed, Frontend};
 use catchment_model::{Entry, SourceId};
 use catchment_recorder::{
     LinkAccess, NodeConfig, Place, Recorder, RecorderConfig, RunSummary, SourceConfig, State,
-    TargetConfig,
+    TargetConfig, TlsRule,
 };
 use catchment_storage::{Run, RunOptions, Verdict, audit, repair, verify};
 use catchment_store::{Node, StoreConfig};
@@ -502,4 +502,23 @@ fn a_recorder_gets_in_although_strangers_hold_connections() {
     end(recorder, front_end, 500);
     check(&only(&folder.path().join("stored")), 500);
     assert_eq!(node.stop().unwrap().last_error, None);
+}
+
+#[test]
+fn streams_that_have_ended_are_closed_when_others_need_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    // One more than can be open: a node keeps those that have ended for a while.
+    for run in 0..65 {
+        let folder = folder.path().join(run.to_string());
+        let (recorder, front_end) = recorder(&folder, vec![node_target(node.address())]);
+        send(&front_end, 1);
+        end(recorder, front_end, 1);
+    }
+    let counts = node.stop().unwrap();
+    assert_eq!((counts.sessions_opened, counts.refusals.len()), (65, 0), "{:?}", counts.refusals);
+    let stored = std::fs::read_dir(folder.path().join("stored")).unwrap();
+    for run in stored {
+        check(&run.unwrap().path(), 1);
+    }
 }

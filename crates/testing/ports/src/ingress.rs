@@ -194,7 +194,7 @@ impl QueueIngress {
         };
         let endpoint = connection.endpoint.unwrap_or(free);
         if connection.endpoint.is_none() {
-            match sink(arrival(endpoint, Piece::Opened { port })) {
+            match sink(arrival(endpoint, Piece::Opened { port, listener: 0 })) {
                 Flow::Paused => return false,
                 Flow::Refused => connection.refuse(),
                 _ => {}

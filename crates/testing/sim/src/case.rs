@@ -4,6 +4,7 @@ use catchment_fixtures::Random;
 
 use crate::fault::Faults;
 use crate::plan::Plan;
+use crate::stores::{self, StoresPlan};
 use crate::time::{self, TimePlan};
 
 /// A replayable run: a seed, and the restrictions on what it makes.
@@ -21,6 +22,8 @@ pub struct Case {
     pub has_two_targets: bool,
     /// Whether events are built by time.
     pub is_by_time: bool,
+    /// Whether a target is a storage node, or several.
+    pub is_stored: bool,
     /// Whether trains are sent, too, in a run of their own.
     pub has_trains: bool,
 }
@@ -37,6 +40,7 @@ impl Case {
             events_max,
             has_two_targets: false,
             is_by_time: false,
+            is_stored: false,
             has_trains: seed % 8 == 5,
         }
     }
@@ -46,11 +50,28 @@ impl Case {
         Self { faults: time::faults_of(seed), is_by_time: true, ..Self::of(seed) }
     }
 
+    /// The unrestricted case of a seed whose target is a storage node.
+    pub fn stored(seed: u64) -> Self {
+        Self { faults: stores::faults_of(seed), is_stored: true, ..Self::of(seed) }
+    }
+
+    /// The unrestricted case of the same kind.
+    fn whole(&self) -> Self {
+        match (self.is_by_time, self.is_stored) {
+            (true, _) => Self::by_time(self.seed),
+            (_, true) => Self::stored(self.seed),
+            _ => Self::of(self.seed),
+        }
+    }
+
     /// How many sources and events it has.
     pub fn size(&self) -> (usize, u64) {
         if self.is_by_time {
             let plan = TimePlan::of(*self);
             return (plan.sources.len(), plan.events);
+        }
+        if self.is_stored {
+            return StoresPlan::of(*self).size();
         }
         let plan = Plan::of(*self);
         (plan.sources.len(), plan.events)
@@ -67,10 +88,13 @@ impl Case {
 
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let whole = if self.is_by_time { Self::by_time(self.seed) } else { Self::of(self.seed) };
+        let whole = self.whole();
         write!(f, "{}", self.seed)?;
         if self.is_by_time {
             write!(f, " --time")?;
+        }
+        if self.is_stored {
+            write!(f, " --stores")?;
         }
         if self.faults != whole.faults {
             write!(f, " --faults {}", self.faults)?;

@@ -108,6 +108,14 @@ named! {
         SecondAhead = "second-ahead",
         /// Clocks have so few bits that they wrap in the run.
         Wrap = "wrap",
+        /// The power of a storage node fails, and it comes back, mostly.
+        NodeCrash = "node-crash",
+        /// A storage node is stopped for a while.
+        NodeHang = "node-hang",
+        /// A storage node is ended in order, and started again.
+        NodeRestart = "node-restart",
+        /// A connection ends behind what a storage node has taken, and before what it answered.
+        LostAnswers = "lost-answers",
     }
 }
 
@@ -150,6 +158,10 @@ pub const HARMLESS: [Fault; 13] = [
 pub const BY_TIME: [Fault; 6] =
     [Fault::Drift, Fault::JumpAhead, Fault::SetBack, Fault::Stuck, Fault::SecondAhead, Fault::Wrap];
 
+/// Faults that happen only to storage nodes.
+pub const AT_STORES: [Fault; 4] =
+    [Fault::NodeCrash, Fault::NodeHang, Fault::NodeRestart, Fault::LostAnswers];
+
 /// A set of kinds of faults.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults(u64);
@@ -164,7 +176,8 @@ impl Faults {
         let mut chance = Random::new(seed ^ 0xfa17);
         let share = [0, 30, 50, 50, 100, 100, 150, 150, 150, 200, 200, 250, 300, 400, 500, 600];
         let share = share[chance.index(share.len())];
-        let by_number = Fault::ALL.iter().copied().filter(|fault| !BY_TIME.contains(fault));
+        let others = |fault: &Fault| !BY_TIME.contains(fault) && !AT_STORES.contains(fault);
+        let by_number = Fault::ALL.iter().copied().filter(others);
         let drawn = by_number.filter(|_| chance.chance(share));
         let drawn = drawn.fold(Self::NONE, Self::with);
         // How often numbers restart is known only where all sources are heard.

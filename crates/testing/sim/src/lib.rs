@@ -31,7 +31,9 @@
 //! | [`oracle`] | the rules that every run must obey |
 //! | [`readers`] | the results of repair, audit and verify |
 //! | [`time`] | runs whose events are built by time, with clocks that lie, and their own oracle |
+//! | [`stores`] | runs whose target is a storage node, or several, and their own oracle |
 //! | [`shrink`] | reduces a failing run |
+//! | `trends` | trends of channels and counters, compared with the samples in the files |
 //! | `trains` | fragments of many packets, in a run of their own, and what is recorded of them |
 //! | [`trace`] | the recorded history of a run |
 //!
@@ -62,10 +64,12 @@ mod resume;
 pub mod schedule;
 pub mod sessions;
 pub mod shrink;
+pub mod stores;
 mod streams;
 pub mod time;
 pub mod trace;
 mod trains;
+mod trends;
 pub mod verdict;
 pub mod walk;
 pub mod wires;
@@ -131,6 +135,9 @@ impl std::fmt::Display for Fragments {
 pub fn simulate(case: Case, is_traced: bool) -> Report {
     if case.is_by_time {
         return time::simulate(case, is_traced);
+    }
+    if case.is_stored {
+        return stores::simulate(case, is_traced);
     }
     let plan = Plan::of(case);
     match world::run(&plan, is_traced) {

@@ -21,6 +21,7 @@ catchment-sim [SEED] [OPTIONS]
   --events N       no more events
   --two-targets    two targets in each run
   --time           events are built by time, and clocks lie
+  --stores         storage nodes, which fail apart
   --trains         trains of feeders, too, in each run
   --trace          tell the story of the run, and write it to sim-SEED.json for Perfetto
   --hash           show the hash of the run's trace

@@ -20,6 +20,8 @@ pub struct Options {
     pub has_two_targets: bool,
     /// Whether events are built by time in all runs.
     pub is_by_time: bool,
+    /// Whether a target is a storage node, or several, in all runs.
+    pub is_stored: bool,
     /// Whether trains are sent in all cases.
     pub has_trains: bool,
     /// Whether the history of the run is printed.
@@ -48,6 +50,7 @@ impl Options {
             events_max: None,
             has_two_targets: false,
             is_by_time: false,
+            is_stored: false,
             has_trains: false,
             is_traced: false,
             shows_hash: false,
@@ -68,6 +71,7 @@ impl Options {
                 "--events" => options.events_max = Some(number(value()?)?),
                 "--two-targets" => options.has_two_targets = true,
                 "--time" => options.is_by_time = true,
+                "--stores" => options.is_stored = true,
                 "--threads" => options.threads = number(value()?)?.max(1) as usize,
                 "--trains" => options.has_trains = true,
                 "--trace" => options.is_traced = true,
@@ -82,7 +86,11 @@ impl Options {
 
     /// The case of a seed.
     pub fn case(&self, seed: u64) -> Case {
-        let whole = if self.is_by_time { Case::by_time(seed) } else { Case::of(seed) };
+        let whole = match (self.is_by_time, self.is_stored) {
+            (true, _) => Case::by_time(seed),
+            (_, true) => Case::stored(seed),
+            _ => Case::of(seed),
+        };
         Case {
             seed,
             faults: self.faults.unwrap_or(whole.faults),
@@ -90,6 +98,7 @@ impl Options {
             events_max: self.events_max.unwrap_or(whole.events_max),
             has_two_targets: self.has_two_targets,
             is_by_time: self.is_by_time,
+            is_stored: self.is_stored && !self.is_by_time,
             has_trains: self.has_trains || whole.has_trains,
         }
     }

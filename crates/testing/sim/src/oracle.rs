@@ -26,6 +26,7 @@ use crate::positions;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::resume;
+use crate::trends;
 use crate::verdict;
 use crate::walk::WalkedFrame;
 use crate::world::Outcome;
@@ -166,6 +167,7 @@ impl<'a> Check<'a> {
             }
         }
         crate::readers::check(self.outcome, self.life, &self.recorded)?;
+        trends::check(self.outcome, self.life, &self.recorded)?;
         Ok(required)
     }
 

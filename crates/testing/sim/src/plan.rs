@@ -369,6 +369,7 @@ fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
         LinkConfig { slice_ns, ..LinkConfig::new(format!("l{index}"), address, channels) }
     };
     config.links = links.iter().enumerate().map(of).collect();
+    config.trends = case.chance("trends").below(2) == 0;
     config.receive.link_threads = 1 + chance.index(2);
     config.frame.duration_ns = [500 * MS, S, 4 * S][chance.index(3)];
     config.frame.channel_bytes = [4 << 10, 256 << 10][chance.index(2)];

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, CompletionKind, Ingress, Waker, Work};
+use catchment_agent::{Agent, CompletionKind, Dial, Ingress, Waker, Work};
 use catchment_fixtures::Random;
 use catchment_model::RunId;
 use catchment_ports::{
@@ -14,7 +14,7 @@ use catchment_ports::{
 };
 use catchment_recorder::{
     Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, Snapshot,
-    TargetStore,
+    TargetStore, TrendParts,
 };
 use catchment_storage::Resumable;
 use catchment_watch::Level;
@@ -27,6 +27,7 @@ use crate::plan::{Plan, S};
 use crate::recorded::disk_lied;
 use crate::streams::{BUFFER_BYTES, Message};
 use crate::trace::Event;
+use crate::trends::Trends;
 use crate::wires::Whole;
 
 /// Datagrams of each endpoint that one poll delivers.
@@ -86,6 +87,8 @@ pub struct Life {
     pub ungiven: Vec<(u64, u64)>,
     /// By connection: how many of its messages were answered as taken, and how many were taken.
     pub answered: Vec<(u64, u64)>,
+    /// The trends of each recorder that recorded it.
+    pub(crate) trends: Vec<Trends>,
 }
 
 impl Life {
@@ -115,6 +118,7 @@ impl Life {
             left: vec![BTreeSet::new(); plan.endpoints()],
             ungiven: vec![(0, 0); plan.endpoints()],
             answered: Vec::new(),
+            trends: Vec::new(),
         }
     }
 }
@@ -204,6 +208,8 @@ pub(crate) struct Recorder {
     encoders: std::ops::Range<u16>,
     frames_woken: Arc<AtomicBool>,
     encoders_woken: Arc<AtomicBool>,
+    /// The trend agent's.
+    trends: Option<(u16, Arc<AtomicBool>)>,
     pub(crate) targets: Vec<TargetSlot>,
     /// Receive agents that are not called: from when on, and until when.
     held: Vec<(u16, u64, u64)>,
@@ -239,12 +245,12 @@ impl Slot {
         self.next_ns() <= now_ns
     }
 
-    fn next_ns(&self) -> u64 {
+    pub(crate) fn next_ns(&self) -> u64 {
         self.due_ns.max(self.busy_ns)
     }
 
     /// It has work from now on.
-    fn wake(&mut self, now_ns: u64) {
+    pub(crate) fn wake(&mut self, now_ns: u64) {
         self.due_ns = self.due_ns.min(now_ns);
     }
 }
@@ -286,15 +292,31 @@ impl Recorder {
         (clock, files): (&VirtualClock, &MemoryFiles),
         left: Option<(Life, &Resumable)>,
     ) -> Result<Self, String> {
+        Self::begin_with(plan, number, (clock, files), left, Vec::new())
+    }
+
+    /// The same, with the connections to storage nodes of the first targets: one that has some is
+    /// no folder.
+    pub(crate) fn begin_with(
+        plan: &Plan,
+        number: usize,
+        (clock, files): (&VirtualClock, &MemoryFiles),
+        left: Option<(Life, &Resumable)>,
+        nodes: Vec<Vec<Box<dyn Dial>>>,
+    ) -> Result<Self, String> {
         let from = left.as_ref().map(|(_, from)| *from);
         let again = from.map_or(String::new(), |from| format!(" again {}", from.epoch));
         let (queues, now_ns, packets_max) = (Queues::default(), clock.now_ns(), plan.queue_packets);
         let (of_source, of_agent) = (BTreeMap::new(), Vec::new());
         let mut bound = Bound { queues: &queues, packets_max, of_source, of_agent };
         let ((frames, frames_woken), (encoders, encoders_woken)) = (waker(), waker());
-        let (stores, mut targets) = targets(plan, (number, &again), (clock, files));
+        let (mut stores, mut targets) = targets(plan, (number, &again), (clock, files));
+        stores.iter_mut().zip(nodes).for_each(|(store, nodes)| store.nodes = nodes);
         let folders = stores.iter().map(|store| store.folders[0].0.clone()).collect();
+        let (trending, trends_woken) = waker();
+        let trends = Trends::default();
         let parts = AssemblyParts {
+            trends: Some(TrendParts { waker: trending, store: trends.store() }),
             run: RunId([number as u8 + 1; 16]),
             name: "run".to_owned(),
             targets: stores,
@@ -323,15 +345,17 @@ impl Recorder {
         let first = position("write").expect("a target's agent") as u16;
         targets.iter_mut().zip(first..).for_each(|(target, index)| target.index = index);
         let first_encoder = first + targets.len() as u16;
+        let trend_agent = position("trends").map(|index| index as u16);
         let encoder_count = slots.iter().filter(|slot| slot.name.starts_with("encode")).count();
         let observer = assembly.observer();
         if plan.begins_paused && plan.control.is_none() {
             assembly.begin_between_events();
         }
-        let life = match left {
+        let mut life = match left {
             Some((life, _)) => life.goes_on(),
             None => Life::begin(folders, &observer, plan, now_ns),
         };
+        life.trends.push(trends);
         Ok(Self {
             observer,
             slots,
@@ -343,6 +367,7 @@ impl Recorder {
             encoders: first_encoder..first_encoder + encoder_count as u16,
             frames_woken,
             encoders_woken,
+            trends: trend_agent.map(|index| (index, trends_woken)),
             targets,
             held: Vec::new(),
             life,
@@ -364,6 +389,14 @@ impl Recorder {
             })
         });
         of_targets.min().unwrap_or(u64::MAX).min(agents)
+    }
+
+    /// Something has come over the connections of a target.
+    pub(crate) fn wake_target(&mut self, target: usize, now_ns: u64) {
+        let index = self.targets[target].index;
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.index == index) {
+            slot.wake(now_ns);
+        }
     }
 
     /// One of the receive agents is not called until then; returns its index, if it still runs.
@@ -571,7 +604,9 @@ impl Recorder {
     /// Passes on what agents have said to each other.
     pub(crate) fn wake(&mut self, now_ns: u64, times: &mut Random) {
         let of_targets = self.targets.iter().map(|target| (&target.woken, target.index));
-        for (woken, index) in of_targets.chain([(&self.frames_woken, self.frames)]) {
+        let of_trends = self.trends.iter().map(|(index, woken)| (woken, *index));
+        let others = of_trends.chain([(&self.frames_woken, self.frames)]);
+        for (woken, index) in of_targets.chain(others) {
             if woken.swap(false, Relaxed)
                 && let Some(slot) = self.slots.iter_mut().find(|slot| slot.index == index)
             {
@@ -611,7 +646,8 @@ fn targets(
         let of_disks = [store].into_iter().chain(second).map(|store| (folder.clone(), store));
         let of_disks: Vec<_> = of_disks.collect();
         let watches = of_disks.iter().map(|(_, store)| store.watch()).collect();
-        stores.push(TargetStore { folders: of_disks, entropy, waker });
+        let nodes = Vec::new();
+        stores.push(TargetStore { folders: of_disks, nodes, entropy, waker });
         targets.push(TargetSlot { index: 0, woken, watches });
     }
     (stores, targets)

@@ -3,15 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_sim::case::Case;
-use catchment_sim::fault::{BY_TIME, Fault, Faults};
+use catchment_sim::fault::{AT_STORES, BY_TIME, Fault, Faults};
 use catchment_sim::plan::{MS, Plan};
 use catchment_sim::schedule::Schedule;
-use catchment_sim::{Fragments, Options, oracle, simulate, time, world};
+use catchment_sim::{Fragments, Options, oracle, simulate, stores, time, world};
 
 /// A number of seeds, not a time, so that a slow machine tests the same as a fast one.
 const SEEDS: u64 = 500;
 /// The same of events by time.
 const SEEDS_BY_TIME: u64 = 150;
+/// The same of storage nodes.
+const SEEDS_OF_STORES: u64 = 25;
 
 /// Runs all of these on as many threads as there are CPUs, and names those that fail.
 fn all_hold(cases: &[Case]) {
@@ -42,6 +44,12 @@ fn every_rule_holds_for_the_first_seeds() {
 #[test]
 fn every_rule_holds_for_the_first_seeds_whose_events_are_built_by_time() {
     let cases: Vec<_> = (0..SEEDS_BY_TIME).map(Case::by_time).collect();
+    all_hold(&cases);
+}
+
+#[test]
+fn every_rule_holds_for_the_first_seeds_with_storage_nodes() {
+    let cases: Vec<_> = (0..SEEDS_OF_STORES).map(Case::stored).collect();
     all_hold(&cases);
 }
 
@@ -118,7 +126,8 @@ fn every_kind_of_fault_happens_in_some_run_and_none_in_a_run_without() {
     }
     // The lower bound covers most of what was sent.
     assert!(2 * held > all, "{held} of {all}");
-    let by_number = Fault::ALL.iter().filter(|fault| !BY_TIME.contains(fault));
+    let others = |fault: &&Fault| !BY_TIME.contains(fault) && !AT_STORES.contains(fault);
+    let by_number = Fault::ALL.iter().filter(others);
     let mut missing: Vec<Fault> = by_number.copied().collect();
     // Only some runs have connections, to which some faults happen.
     for seed in 0..500 {
@@ -145,6 +154,27 @@ fn by_time_every_lie_and_every_other_fault_happens_in_some_run_and_none_in_a_run
     let mut missing: Vec<Fault> = time::FAULTS.to_vec();
     for seed in 0..300 {
         let happened = simulate(Case::by_time(seed), false).happened;
+        missing.retain(|fault| !happened.contains_key(fault));
+        if missing.is_empty() {
+            break;
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn at_stores_every_fault_happens_in_some_run_and_none_in_a_run_without() {
+    for seed in 0..12 {
+        let case = Case { faults: Faults::NONE, ..Case::stored(seed) };
+        let report = simulate(case, false);
+        assert_eq!(report.failure, None, "seed {seed}");
+        assert!(report.happened.is_empty() && report.fragments.recorded > 0, "seed {seed}");
+        // One case has one trace here, too.
+        assert_eq!(report.trace.hash(), simulate(case, false).trace.hash(), "seed {seed}");
+    }
+    let mut missing: Vec<Fault> = stores::FAULTS.to_vec();
+    for seed in 0..300 {
+        let happened = simulate(Case::stored(seed), false).happened;
         missing.retain(|fault| !happened.contains_key(fault));
         if missing.is_empty() {
             break;

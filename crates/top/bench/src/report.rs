@@ -14,7 +14,7 @@ use crate::machine::Machine;
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Of its files.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// What makes it, on the command line.
     pub(crate) command: String,
     pub(crate) quick: bool,
@@ -95,7 +95,7 @@ impl Report {
         let figures = serde_json::to_value(figures)?;
         let quick = if bench.quick { " --quick" } else { "" };
         let command = format!("bench {name}{quick}");
-        Ok(Self { name, command, quick: bench.quick, sections, figures })
+        Ok(Self { name: name.into(), command, quick: bench.quick, sections, figures })
     }
 
     /// Prints the tables and writes `NAME.json` and `NAME.md` (`NAME-quick` for a quick one).
@@ -103,7 +103,7 @@ impl Report {
         let machine = Machine::this();
         let seconds = catchment_telemetry::utc_now().0 / 1_000_000_000;
         let object = Object {
-            bench: self.name,
+            bench: &self.name,
             quick: self.quick,
             machine: &machine,
             measured_unix_seconds: seconds,
@@ -176,7 +176,7 @@ mod tests {
         let section = Section::new("Rates", table).note("Median of 3.");
         let figures = serde_json::json!([1, 2]);
         let report = Report {
-            name: "hades",
+            name: "hades".into(),
             command: "bench hades".into(),
             quick: true,
             sections: vec![section],

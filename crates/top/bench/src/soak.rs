@@ -28,12 +28,23 @@ pub struct SoakArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..))]
     verify_every: u64,
-    /// Where soak.json, soak.md and the logs of both processes go
+    /// For how long the emulator sends, unless its own options say
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=525_600))]
+    minutes: Option<u64>,
+    /// Where soak-CONFIG.json, soak-CONFIG.md and the logs of both processes go
     #[arg(long, value_name = "FOLDER", default_value = "bench/results")]
     out: PathBuf,
     /// What `catchment emulate` is to do, behind `--`; its first word is CONFIG unless it is given
     #[arg(last = true, value_name = "OPTIONS OF EMULATE")]
     emulate: Vec<OsString>,
+}
+
+impl SoakArguments {
+    /// What its files are called: by the configuration, of which there are several.
+    fn name(&self) -> String {
+        let config = self.config.file_stem().unwrap_or_default();
+        format!("soak-{}", config.to_string_lossy())
+    }
 }
 
 /// What both processes used, once a minute.
@@ -149,7 +160,7 @@ pub fn run(arguments: &SoakArguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     figures.problems.iter().for_each(complain);
     let is_whole = figures.balanced && figures.problems.is_empty();
-    report(&figures)?.finish(&arguments.out, out)?;
+    report(arguments.name(), &figures)?.finish(&arguments.out, out)?;
     Ok(match (is_whole, figures.lost_data) {
         (false, _) => Exit::Failed,
         (true, true) => Exit::Loss,
@@ -160,18 +171,21 @@ pub fn run(arguments: &SoakArguments, out: &mut Out) -> anyhow::Result<Exit> {
 /// Starts the node, and the emulator once that records.
 fn start(arguments: &SoakArguments, files: &Files) -> anyhow::Result<(Process, Process)> {
     let here = Path::new(".");
-    let log = |name: &str| arguments.out.join(name);
+    let log = |of: &str| arguments.out.join(format!("{}-{of}.log", arguments.name()));
     // With text it would say a line each second, which nobody reads here.
     let mut words: Vec<OsString> =
         vec!["run".into(), "--no-resume".into(), "--json".into(), arguments.config.clone().into()];
-    let mut node = Process::start(&words, here, log("soak-node.log"))?;
+    let mut node = Process::start(&words, here, log("node"))?;
     files.wait_for_run(&mut node)?;
     words = vec!["emulate".into(), "--json".into()];
     if arguments.emulate.first().is_none_or(|first| first.to_string_lossy().starts_with('-')) {
         words.push(arguments.config.clone().into());
     }
     words.extend(arguments.emulate.iter().cloned());
-    let emulator = Process::start(&words, here, log("soak-emulator.log"))?;
+    if let Some(minutes) = arguments.minutes {
+        words.extend(["--seconds".into(), (minutes * 60).to_string().into()]);
+    }
+    let emulator = Process::start(&words, here, log("emulator"))?;
     Ok((node, emulator))
 }
 
@@ -333,7 +347,7 @@ fn sorted(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn report(figures: &Figures) -> anyhow::Result<Report> {
+fn report(name: String, figures: &Figures) -> anyhow::Result<Report> {
     let ledger = table(
         &figures.ledger,
         &[("ledger", &|(name, _)| (*name).to_string()), ("count", &|(_, count)| count.to_string())],
@@ -374,7 +388,7 @@ fn report(figures: &Figures) -> anyhow::Result<Report> {
         .note("CPU: percent of one core since the start; the emulator is a separate process.");
     let figures = serde_json::to_value(figures)?;
     let sections = vec![section, looks];
-    Ok(Report { name: "soak", command: "soak".into(), quick: false, sections, figures })
+    Ok(Report { name, command: "soak".into(), quick: false, sections, figures })
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(60);

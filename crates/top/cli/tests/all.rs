@@ -16,6 +16,7 @@ mod layouts;
 mod life;
 mod link_sessions;
 mod links;
+mod listeners;
 mod merge;
 mod names;
 mod network;

@@ -351,4 +351,11 @@ fn events_are_built_again_with_another_window() {
     assert_eq!(audit(&narrow).unwrap().recomputed.sources[2][Entry::FragmentsMissing], 200);
     let refused = stderr(folder, &["reframe", path, "--out", "no", "--window", "2 s"], 2);
     assert!(refused.contains("1 ns to 1 s"), "{refused}");
+    // The run with the payload is elsewhere now, and merged files say so.
+    std::fs::rename(&recorded, folder.join("moved")).unwrap();
+    stderr(folder, &["merge", "wide", "--to", "merged"], 1);
+    json(folder, &["merge", "wide", "--to", "merged", "--base", "moved", "--json"], 0);
+    let merged = Run::open(folder.join("merged")).unwrap();
+    assert_eq!(of_base(&merged), std::fs::canonicalize(folder.join("moved")).unwrap());
+    assert_eq!(events(&merged, 3), whole);
 }

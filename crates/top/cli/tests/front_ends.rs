@@ -13,7 +13,7 @@ use catchment_frontend::{Closed, Frontend, Release};
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_net::TlsServer;
 use catchment_recorder::{
-    LinkAccess, Recorder, RecorderConfig, SharedTokens, SourceConfig, Tokens,
+    LinkAccess, Recorder, RecorderConfig, SharedTokens, SourceConfig, TlsRule, Tokens,
 };
 use catchment_storage::{Run, Verdict, audit};
 
@@ -199,7 +199,7 @@ fn under_tls_a_front_end_shows_a_token() {
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let token = Arc::new(OneToken(AtomicBool::new(false)));
     let mut config = config(folder.path());
-    config.access = LinkAccess { needs_tls: true, needs_token: true, ..LinkAccess::default() };
+    config.access = LinkAccess { tls: TlsRule::All, needs_token: true, ..LinkAccess::default() };
     // What the file asks for and the program has not got keeps it from recording in the open.
     assert!(Recorder::start(config.clone()).is_err());
     config.access.certificate = Some(TlsServer::read(&certificate, &key, &[]).unwrap());
@@ -217,7 +217,10 @@ fn under_tls_a_front_end_shows_a_token() {
     let untrusted = Frontend::builder(&url, "detector").connect().unwrap_err().to_string();
     assert!(untrusted.contains("give the recorder's certificate"), "{untrusted}");
     let clear = builder(&format!("catchment+tcp://{address}"), "secret").wait(SHORT).connect();
-    assert!(clear.is_err());
+    let refused = clear.unwrap_err().to_string();
+    assert!(refused.contains("connect under TLS"), "{refused}");
+    let count = |entry| recorder.snapshot().ledger.sources[0][entry];
+    assert_eq!(count(Entry::PacketsRefused), 2, "a token and a connection in the clear");
 
     let front_end = builder(&url, "secret").connect().unwrap();
     send(&front_end, 0..5_000);

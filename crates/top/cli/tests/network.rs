@@ -49,7 +49,7 @@ impl Network {
         }
     }
 
-    fn set(&self, state: &str) {
+    pub(crate) fn set(&self, state: &str) {
         ip(&format!("link set {}a {state}", self.name));
     }
 
@@ -63,13 +63,19 @@ impl Network {
     pub(crate) fn front_end(&self, recorder: SocketAddr, [events, bytes, rate]: [u64; 3]) -> Child {
         let to = recorder.to_string();
         let [events, bytes, rate] = [events, bytes, rate].map(|number| number.to_string());
-        Command::new("ip")
-            .args(["netns", "exec", &self.name, env!("CARGO_BIN_EXE_catchment"), "emulate"])
-            .args(["midas-dummy", "--to", &to, "--rate", &rate, "--events", &events])
+        self.command()
+            .args(["emulate", "midas-dummy", "--to", &to, "--rate", &rate, "--events", &events])
             .args(["--bytes", &bytes, "--seed", "1"])
             .stdout(Stdio::null())
             .spawn()
             .expect("ip is there")
+    }
+
+    /// The program in the namespace, without its arguments.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, env!("CARGO_BIN_EXE_catchment")]);
+        command
     }
 }
 

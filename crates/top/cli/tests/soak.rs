@@ -32,5 +32,5 @@ fn files_are_verified_and_deleted_as_they_are_closed() {
     let left = std::fs::read_dir(folder.join("runs")).unwrap().map(|entry| entry.unwrap().path());
     let is_run = |path: &std::path::PathBuf| path.display().to_string().contains("/run-");
     assert_eq!(left.filter(is_run).collect::<Vec<_>>(), [earlier.parent().unwrap()]);
-    assert!(folder.join("results/soak.md").exists() && earlier.exists());
+    assert!(folder.join("results/soak-node.md").exists() && earlier.exists());
 }

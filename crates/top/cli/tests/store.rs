@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_fixtures::wait_while;
+use catchment_frame::FILE_LIST_NAME;
 use catchment_frontend::{Closed, Frontend, SourceStatus};
 use catchment_model::Entry;
 use catchment_storage::{Run, RunOptions, Verdict, audit, verify};
@@ -17,6 +18,9 @@ use serde_json::Value;
 use crate::front_ends::{LONG, SOURCES, content, fragments};
 use crate::life::Node;
 use crate::support::{catchment, free_ports, interrupt, started, stderr, stdout};
+
+mod killed;
+mod shared;
 
 /// An address that is free.
 fn free() -> SocketAddr {
@@ -59,10 +63,14 @@ address = "{address}"
 }
 
 fn configure_store(folder: &Path, listens: SocketAddr) {
+    configure_store_in(folder, &[Path::new("stored")], listens, "");
+}
+
+fn configure_store_in(folder: &Path, folders: &[&Path], listens: SocketAddr, more: &str) {
     let text = format!(
         r#"
 [store]
-folder = "stored"
+folders = {folders:?}
 close_after = "200 ms"
 [memory]
 budget = "64 MiB"
@@ -73,6 +81,7 @@ preallocate_bytes = "4 MiB"
 file_bytes = "4 MiB"
 [[listen]]
 address = "{listens}"
+{more}
 "#
     );
     std::fs::write(folder.join("store.toml"), text).unwrap();
@@ -175,6 +184,13 @@ fn check_run(run: Run, keys: u64) -> Run {
     run
 }
 
+/// Where the catalogue says that the frames of run 1 are.
+fn locations(folder: &Path) -> Vec<Value> {
+    let text = stdout(folder, &["catalog", "show", "1", "--json"], 0);
+    let run: Value = serde_json::from_str(&text).unwrap();
+    run["locations"].as_array().expect("locations").clone()
+}
+
 #[test]
 fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,6 +215,31 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     assert_eq!(done["frames_taken"], verify(&there, |_| {}).frames);
     assert_eq!((&done["frames_corrupt"], &done["faults"]), (&0.into(), &0.into()));
     assert_eq!(done["streams"][0]["has_ended"], true);
+    // The catalogue says where both are, and so does the list in the folder.
+    let [at, beside] = &locations(folder.path())[..] else {
+        panic!("expected two locations: {:?}", locations(folder.path()))
+    };
+    let name = stored.file_name().unwrap().to_str().unwrap();
+    assert_eq!(
+        (&at["target"], &at["kind"], &at["name"]),
+        (&"node".into(), &"node".into(), &name.into())
+    );
+    assert_eq!((&at["address"], &at["frames"]), (&node.to_string().into(), &done["frames_taken"]));
+    assert_eq!(
+        (&at["first_frame"], at["last_frame"].as_u64()),
+        (&0.into(), frames(&there).last().copied())
+    );
+    assert_eq!((&beside["kind"], &beside["target"]), (&"folder".into(), &"here".into()));
+    assert_eq!(beside["files"], serde_json::json!([[0, here.files().len() - 1]]));
+    let list = crate::support::only_run(folder.path()).join(FILE_LIST_NAME);
+    let list = std::fs::read_to_string(list).unwrap();
+    for location in [at, beside] {
+        let line = serde_json::json!({ "location": location });
+        let is_that = |text: &str| serde_json::from_str::<Value>(text).is_ok_and(|it| it == line);
+        assert!(list.lines().any(is_that), "no {line} in {list}");
+    }
+    let text = stdout(folder.path(), &["catalog", "show", "1"], 0);
+    assert!(text.contains(&format!("node: storage node {node}, {name}, ")), "{text}");
 }
 
 #[test]
@@ -287,6 +328,14 @@ fn one_of_two_storage_nodes_is_killed_and_started_again_and_their_folders_are_th
     let run = check_run(Run::open_folders(&stored, RunOptions::default()).unwrap(), 6_000);
     assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
     assert_eq!((run.event_count(), run.frames_missing()), (6_000, 0));
+    // Each has some, and one of the two is told that it has the last.
+    let locations = locations(folder.path());
+    assert_eq!(locations.len(), 2);
+    for (location, node) in locations.iter().zip(nodes) {
+        assert_eq!(location["address"], node.to_string());
+        assert!(location["frames"].as_u64() > Some(0), "{location}");
+        assert!(location["first_frame"].as_u64() < location["last_frame"].as_u64(), "{location}");
+    }
     for store in [one, two] {
         let done = store.end();
         assert!(done["frames_taken"].as_u64() > Some(0) && done["faults"] == 0, "{done}");
@@ -357,7 +406,8 @@ fn what_a_killed_recorder_has_spilled_is_forwarded_by_the_next_one() {
             assert!(bytes.as_ref() == Some(&content(source, key)), "event {key}, {source}");
         }
     }
-    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+    let report = audit(&run).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
     assert_eq!(interrupt(next), Some(0));
     store.end();
 }
@@ -382,6 +432,12 @@ fn a_run_ends_in_order_while_its_storage_node_is_dead_and_is_whole_there_later()
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(first), Some(0));
     let name = only(&spill).file_name().unwrap().to_owned();
+    let [at, spilled] = &locations(folder.path())[..] else {
+        panic!("expected two locations: {:?}", locations(folder.path()))
+    };
+    assert_eq!((&at["kind"], &spilled["kind"]), (&"node".into(), &"spill".into()));
+    assert_eq!(spilled["name"], name.to_str().unwrap());
+    assert!(at["frames"].as_u64() > Some(0) && spilled["frames"].as_u64() > Some(0));
     let next = recorder(folder.path());
     let store = Store::start(folder.path(), node);
     wait_while(|| spill.join(&name).exists());

@@ -14,6 +14,7 @@ mod emulators;
 mod folder;
 mod layouts;
 mod links;
+mod listen;
 mod locate;
 mod low;
 mod preset;
@@ -47,8 +48,9 @@ pub use preset::{Alpha72, Hades90};
 pub use sources::counted_up;
 pub use store::{Store, StoreHigh, check_store, load_store};
 
+use listen::ListenLow;
 use locate::Located;
-use low::{ListenLow, Low, OwnLow, RunLow};
+use low::{Low, OwnLow, RunLow};
 
 /// A configuration that was checked.
 #[derive(Clone, Debug)]
@@ -110,13 +112,16 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     check_run(&located, &low)?;
     let trains = trains::trains(&located, &low.trains)?;
     let layouts = layouts::layouts(&located, &low.layouts)?;
-    let (sources, tables) = sources::sources(&located, &low, (&trains, &layouts))?;
+    let listeners = listen::listeners(&located, &low.listen)?;
+    let (sources, tables) = sources::sources(&located, &low, (&trains, &layouts), &listeners)?;
     let links = links::links(&located, &low)?;
     let targets = targets::targets(&located, &low, &sources, &links)?;
     let own = own(&located, low.run.own)?;
     let Identity { run_id, timer, stream } = identity(&located, &low)?;
     let recorder = recorder(&located, &low, (sources, links, targets), text);
-    let recorder = RecorderConfig { run_id, timer, stream, own, ..recorder };
+    // The first listener is where sources are said to arrive.
+    let listeners = listeners.into_iter().skip(1).collect();
+    let recorder = RecorderConfig { run_id, timer, stream, own, listeners, ..recorder };
     recorder
         .check()
         .and_then(|()| recorder.check_cpus())

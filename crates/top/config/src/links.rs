@@ -12,9 +12,10 @@ use catchment_recorder::{ChannelConfig, LinkAccess, LinkConfig, slice_ns_default
 use catchment_wire::Transport;
 use serde::{Deserialize, Deserializer};
 
+use crate::listen::{ListenLow, check_reach};
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Address, ListenLow, Low};
-use crate::sources::{check_reach, senders};
+use crate::low::{Address, Low};
+use crate::sources::senders;
 
 /// A link.
 #[derive(Debug, Deserialize)]

@@ -17,6 +17,7 @@ use serde::de::{Deserialize, Deserializer};
 use crate::control::{ActionLow, AlarmLow, ControlLow};
 use crate::layouts::LayoutLow;
 use crate::links::{CodecRuleLow, LinkLow, PayloadLow};
+use crate::listen::ListenLow;
 use crate::store::StoreLow;
 use crate::targets::TargetLow;
 use crate::trains::TrainsLow;
@@ -85,20 +86,6 @@ pub(crate) struct MemoryLow {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TrendsLow {
     pub(crate) enabled: Option<bool>,
-}
-
-/// Where front-ends connect.
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ListenLow {
-    pub(crate) address: Option<Address>,
-    pub(crate) from: Option<Vec<Network>>,
-    /// Connections are under TLS, with the node's certificate.
-    pub(crate) tls: bool,
-    /// A front-end shows a token of the role source.
-    pub(crate) tokens: bool,
-    pub(crate) resume: Option<Time>,
-    pub(crate) without_protection: bool,
 }
 
 /// How a source that has no address of its own is delivered.

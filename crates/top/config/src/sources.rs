@@ -1,12 +1,12 @@
 //! The sources of a file: single ones, and groups written out.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use catchment_model::limits::SOURCES_MAX;
 use catchment_model::units::{Size, Time};
 use catchment_net::Network;
-use catchment_recorder::{LinkAccess, MatchRule, SourceClock, SourceConfig};
+use catchment_recorder::{Listener, MatchRule, SourceClock, SourceConfig};
 use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu;
 use catchment_wire::layouts::{self, Layouts};
@@ -15,7 +15,7 @@ use catchment_wire::{Protocol, Transport, protocols};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Address, ListenLow, Low, Offset, SourceGroupLow, SourceLow, ViaLow};
+use crate::low::{Address, Low, Offset, SourceGroupLow, SourceLow, ViaLow};
 
 /// All sources of the file, each with a name and a port of its own, and the keys of the tables that
 /// they are written in.
@@ -23,10 +23,16 @@ pub(crate) fn sources(
     located: &Located<'_>,
     low: &Low,
     (trains, layouts): (&Trains, &[Layouts]),
+    listeners: &[Listener],
 ) -> Result<(Vec<SourceConfig>, Vec<String>), ConfigFileError> {
     let mut sources = Vec::new();
     let by_time = low.build.rule == MatchRule::Time;
-    let inlets = Inlets { listener: listener(located, &low.listen)?, trains, layouts, by_time };
+    let first = listeners.first().map(|Listener { address, from, .. }| Inlet {
+        address: *address,
+        from: from.clone(),
+        protocol: Arc::new(EventLink::SESSIONS),
+    });
+    let inlets = Inlets { listener: first, trains, layouts, by_time };
     for (index, source) in low.sources.iter().enumerate() {
         let path = format!("sources[{index}].payload");
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
@@ -141,7 +147,7 @@ struct Inlet {
 
 /// What the whole file says of inlets.
 struct Inlets<'a> {
-    /// Where front-ends connect, if the file says so.
+    /// The first listener of front-ends, which come by any, if the file has some.
     listener: Option<Inlet>,
     /// The protocol of trains.
     trains: &'a Trains,
@@ -159,49 +165,6 @@ struct Written<'a> {
     protocol: &'a Option<String>,
     layout: &'a Option<String>,
     longest: Option<&'a Size>,
-}
-
-impl ListenLow {
-    pub(crate) fn access(&self) -> LinkAccess {
-        let &Self { tls: needs_tls, tokens: needs_token, without_protection, resume, .. } = self;
-        let new = LinkAccess::default();
-        let resume_ns = resume.map_or(new.resume_ns, |time| time.0);
-        LinkAccess { needs_tls, needs_token, without_protection, resume_ns, ..new }
-    }
-}
-
-/// Where front-ends connect, if the file says so.
-fn listener(located: &Located<'_>, listen: &[ListenLow]) -> Result<Option<Inlet>, ConfigFileError> {
-    let low = match listen {
-        [] => return Ok(None),
-        [low] => low,
-        [_, second @ ..] => {
-            let message = format!("expected one listener, got {} more", second.len());
-            return Err(located.error("listen[1]", message));
-        }
-    };
-    let address = low.address.map_or(LISTEN_DEFAULT, |address| address.0);
-    check_reach(located, "listen[0].address", address, &low.access())?;
-    let from = senders(located, "listen[0]", low.from.as_deref())?;
-    Ok(Some(Inlet { address, from, protocol: Arc::new(EventLink::SESSIONS) }))
-}
-
-/// Checks where senders of sessions connect; `key` is that of the address.
-pub(crate) fn check_reach(
-    located: &Located<'_>,
-    key: &str,
-    address: SocketAddr,
-    access: &LinkAccess,
-) -> Result<(), ConfigFileError> {
-    let is_protected = access.needs_tls && access.needs_token || access.without_protection;
-    if address.ip().is_loopback() || is_protected {
-        return Ok(());
-    }
-    let message = format!(
-        "expected a loopback address, or tls = true and tokens = true in [[listen]], or \
-         without_protection = true where everybody on the network may send, got {address}"
-    );
-    Err(located.error(key, message))
 }
 
 /// The inlet of the sources of a table at `path`.
@@ -249,10 +212,6 @@ pub(crate) fn senders(
         low => Ok(low.unwrap_or_default().to_vec()),
     }
 }
-
-/// Where front-ends connect unless the file says otherwise.
-pub(crate) const LISTEN_DEFAULT: SocketAddr =
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7_100);
 
 /// The protocol of that name, `hadtu` where there is none; `path` is that of the source's table.
 fn protocol(

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use catchment_control::Rule;
 use catchment_disk::DiskConfig;
 use catchment_model::units::Time;
-use catchment_recorder::{LINK_SYNC_NS, LinkAccess, RecorderConfig, SystemMemory};
+use catchment_recorder::{LINK_SYNC_NS, LinkAccess, RecorderConfig, SystemMemory, TlsRule};
 use catchment_store::StoreConfig;
 
+use crate::listen::{ListenLow, check_reach};
 use crate::locate::{ConfigFileError, Located};
 use crate::low::Low;
-use crate::sources::{LISTEN_DEFAULT, check_reach};
 use crate::{Control, H, MS, control, within};
 
 /// A storage node as it is written.
@@ -94,16 +94,20 @@ pub fn check_store(path: &Path, text: &str) -> Result<StoreHigh, ConfigFileError
         return Err(located.error(other, message));
     }
     let (address, access) = match &low.listen[..] {
-        [] => (LISTEN_DEFAULT, LinkAccess::default()),
+        [] => (ListenLow::default().address(), LinkAccess::default()),
         [low] => {
             let open = [("from", low.from.is_some()), ("resume", low.resume.is_some())];
             if let Some((key, _)) = open.iter().find(|(_, is_set)| *is_set) {
                 let message = "expected none: a storage node has no such listener yet";
                 return Err(located.error(&format!("listen[0].{key}"), message));
             }
-            let address = low.address.map_or(LISTEN_DEFAULT, |address| address.0);
-            check_reach(&located, "listen[0].address", address, &low.access())?;
-            (address, low.access())
+            let (address, access) = (low.address(), low.access());
+            check_reach(&located, "listen[0].address", address, &access)?;
+            if access.tls == TlsRule::Control {
+                let message = "expected \"all\" or \"none\" of a storage node, got \"control\"";
+                return Err(located.error("listen[0].tls", message));
+            }
+            (address, access)
         }
         _ => return Err(located.error("listen[1]", "expected one listener")),
     };

@@ -3,6 +3,7 @@ use std::time::Duration;
 use catchment_builder::IncompletePolicy;
 use catchment_disk::EngineChoice;
 use catchment_frame::Dtype;
+use catchment_recorder::TlsRule;
 
 use super::*;
 use crate::sources::numbered;
@@ -319,10 +320,10 @@ fn sources_of_front_ends_share_the_listener() {
     );
     let protected = format!("{open}\ntls = true\ntokens = true");
     let access = check(Path::new("run.toml"), &file(&protected, "")).unwrap().recorder.access;
-    assert!(access.needs_tls && access.needs_token && !access.without_protection);
+    assert!(access.tls == TlsRule::All && access.needs_token && !access.without_protection);
     for (listen, keys, expected) in [
-        (open, "", "listen[0].address: expected a loopback address, or tls = true and tokens"),
-        ("[[listen]]", "", "listen[1]: expected one listener, got 1 more"),
+        (open, "", "listen[0].address: expected a loopback address, or tls = \"all\" or"),
+        ("[[listen]]", "", "listen[1].address: expected a port used once, got 127.0.0.1:7100"),
         ("", "address = \"127.0.0.1:1\"", "sources[0].address: expected no address"),
         ("", "from = [\"127.0.0.0/8\"]", "sources[0].from: expected it in [[listen]]"),
         ("", "protocol = \"hadtu\"", "sources[0].protocol: expected no protocol"),

@@ -45,6 +45,7 @@ pub(crate) fn catalog_show_json(py: Python<'_>, folder: PathBuf, number: u64) ->
             "files": detail.file_rows,
             "frames": catalog.frames(number)?,
             "copies": catalog.copies(number)?,
+            "locations": detail.locations,
             "configuration": text.map(|text| text.text),
         }))
     });

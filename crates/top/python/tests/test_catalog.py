@@ -84,6 +84,10 @@ def test_a_run_has_files_books_and_its_configuration(folder: Path) -> None:
     assert runs.ledger(1) == {}
     assert runs.frames(1) == []
     assert runs.copies(1) == []
+    [location] = runs.locations(1)
+    assert (location.kind, location.required, location.files) == ("folder", True, ((0, 0),))
+    assert Path(location.address) == folder.resolve()
+    assert runs.run(1).path == folder / location.name
     with pytest.raises(catchment.CatalogError, match="there is no run 9"):
         runs.ledger(9)
 

@@ -107,6 +107,36 @@ def test_under_tls_a_front_end_shows_a_token(tmp_path: Path) -> None:
         assert len(recorded.events) == 10
 
 
+def test_front_ends_come_in_the_clear_and_under_tls(tmp_path: Path) -> None:
+    """Each of two front-ends by a listener of its own; one in the clear is refused by name."""
+    second = '[[listen]]\naddress = "127.0.0.1:0"\ntls = "all"\n[[sources]]'
+    (tmp_path / "run.toml").write_text(CONFIG.replace("[[sources]]", second, 1))
+    command = [sys.executable, "-m", "catchment", "run", "run.toml", "--events", "10"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as recorder:
+        assert recorder.stdout is not None
+        lines = (line for line in recorder.stdout if line.startswith("Front-ends connect to"))
+        clear, secured = (next(lines).split()[-1].rstrip(".") for _ in range(2))
+        trusted = tmp_path / "runs" / ".catchment" / "tls" / "certificate.pem"
+        with pytest.raises(frontend.FrontendError, match="connect under TLS"):
+            frontend.connect(f"catchment+tcp://{secured}", "camera/left")
+        with (
+            frontend.connect(f"catchment+tcp://{clear}", "camera/left") as left,
+            frontend.connect(
+                f"catchment://{secured}", "camera/right", certificate=trusted
+            ) as right,
+        ):
+            for key in range(10):
+                left.send(key, image(key))
+                right.send(key, wave(key))
+        recorder.stdout.read()
+    assert recorder.returncode == 0
+    with catchment.open(next((tmp_path / "runs").glob("run-*"))) as recorded:
+        assert len(recorded.events) == 10
+        fragment = recorded["camera/right"].event(7)
+        assert fragment is not None
+        assert np.array_equal(fragment.view(np.float64), wave(7))
+
+
 GROUPS = """
 [[listen]]
 address = "127.0.0.1:0"

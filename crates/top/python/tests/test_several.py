@@ -92,6 +92,33 @@ def test_each_event_of_two_targets_is_read_once(folders: list[Path]) -> None:
     assert catchment.verify(folders).intact
 
 
+def test_an_audit_says_what_each_folder_has(folders: list[Path]) -> None:
+    assert catchment.audit(folders[0]).folders == ()
+    report = catchment.audit(folders)
+    assert report.balanced
+    assert [folder.path for folder in report.folders] == folders
+    assert [folder.target for folder in report.folders] == ["raid", "mirror"]
+    for folder in report.folders:
+        assert folder.frames == report.frames == report.frames_repeated
+        assert (folder.frames_alone, folder.frames_lacking) == (0, 0)
+        assert (folder.verdict, folder.closing) == (report.verdict, "ended")
+        assert (folder.differences, folder.unexplained, folder.readable) == ((), (), True)
+    remove(folders[0], 1)
+    report = catchment.audit(folders)
+    assert (report.balanced, report.incomplete, report.missing) == (True, (), ())
+    assert "is missing" in report.elsewhere[0].problem
+    raid, mirror = report.folders
+    assert raid.verdict == "incomplete"
+    assert raid.files == mirror.files - 1
+    assert raid.frames_lacking == mirror.frames_alone == mirror.frames - raid.frames > 0
+    remove(folders[1], 1)
+    report = catchment.audit(folders)
+    assert (report.verdict, report.balanced) == ("incomplete", False)
+    (missing,) = report.missing
+    assert missing.last - missing.first + 1 == report.frames_missing > 0
+    assert report.incomplete
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_what_one_folder_lacks_is_read_from_the_other(
     folders: list[Path], order: tuple[int, int], tmp_path: Path

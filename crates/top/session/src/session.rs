@@ -11,7 +11,7 @@ use catchment_control::{Configuration, Ended, Node, OpenRun, Settings};
 use catchment_emulator::EmulatorReport;
 use catchment_model::units::{Bytes, counted};
 use catchment_model::{Balance, SourceId};
-use catchment_recorder::{RecorderConfig, RunSummary, Snapshot, SourceConfig, State};
+use catchment_recorder::{RecorderConfig, RunSummary, Snapshot, State};
 use catchment_telemetry::cpu_shares;
 
 use crate::view::{Moment, Subject, View, groups, trend_warnings};
@@ -328,8 +328,7 @@ fn announce(
     if let Some(trains) = config.trains_held() {
         out.say(trains)?;
     }
-    let front_end = config.sources.iter().position(SourceConfig::is_link);
-    if let Some(address) = front_end.and_then(|source| run.addresses.get(source)) {
+    for address in &run.listeners {
         out.say(format_args!("Front-ends connect to {address}."))?;
     }
     for lowered in config.lowered() {

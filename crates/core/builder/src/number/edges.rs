@@ -11,6 +11,8 @@
 //!   of a source is the one that it first delivers or drops behind its mark; before that, it is not
 //!   below what the source promises.
 //! - It ends behind the earliest last key of those that have marked an end: what each has passed.
+//!   One that has delivered and dropped nothing in the run has no last key: it is missing in what
+//!   the others delivered, and takes nothing of that away.
 //! - Only required sources that are expected in all events move the edges, since nobody misses the
 //!   others; and an end only one that is awaited: what is dead is judged by the others' edges.
 //! - A begin counts until `edge_ns` after the first event that is wanted: who joins a run that is
@@ -49,6 +51,8 @@ pub struct Edges {
 #[derive(Clone, Copy, Debug)]
 struct Source {
     is_required: bool,
+    /// Whether it has delivered or dropped something in the run.
+    takes_part: bool,
     first: First,
     /// The number behind its last one, if it has marked its end and that has no key yet.
     end: Option<u64>,
@@ -70,13 +74,15 @@ enum First {
 impl Edges {
     pub fn new(config: &BuilderConfig) -> Self {
         let count = if config.promising.contains(&true) { config.sources.len() } else { 0 };
-        let source = |role: &SourceRole| Source {
+        let continued = config.continues.as_ref().map(|continues| &continues.sources);
+        let source = |(index, role): (usize, &SourceRole)| Source {
             is_required: *role == SourceRole::Required,
+            takes_part: continued.is_some_and(|sources| sources[index].is_some()),
             first: First::Unmarked,
             end: None,
         };
         Self {
-            sources: config.sources[..count].iter().map(source).collect(),
+            sources: config.sources[..count].iter().enumerate().map(source).collect(),
             keys: 0..u64::MAX,
             edge_ns: config.edge_ns,
             // A run that goes on has begun.
@@ -117,10 +123,10 @@ impl Edges {
     /// A source has delivered a number, and none below it.
     #[inline]
     pub fn deliver(&mut self, index: usize, number: u64) {
-        if self.is_due
-            && let first @ First::Awaited(_) = &mut self.sources[index].first
-        {
-            *first = First::Is(number);
+        let source = &mut self.sources[index];
+        source.takes_part = true;
+        if self.is_due && matches!(source.first, First::Awaited(_)) {
+            source.first = First::Is(number);
         }
     }
 
@@ -133,19 +139,20 @@ impl Edges {
 
     /// A source has dropped what it has promised last.
     pub fn drop_first(&mut self, index: usize) {
-        if let first @ First::Awaited(_) = &mut self.sources[index].first {
-            *first = match *first {
-                First::Awaited(Some(number)) => First::Is(number),
-                _ => First::Taken,
-            };
-        }
+        let source = &mut self.sources[index];
+        source.takes_part = true;
+        source.first = match source.first {
+            First::Awaited(Some(number)) => First::Is(number),
+            First::Awaited(None) => First::Taken,
+            first => first,
+        };
     }
 
     /// A source has marked that the run ends. It has passed the numbers below that one, if it is
     /// awaited.
     pub fn end(&mut self, index: usize, passed: Option<u64>) {
         let source = &mut self.sources[index];
-        if source.is_required && passed.is_some() {
+        if source.is_required && source.takes_part && passed.is_some() {
             source.end = passed;
             self.has_unplaced = true;
         }

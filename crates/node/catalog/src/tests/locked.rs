@@ -36,6 +36,7 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
         emulated: true,
         taken: second(0),
         remarks: vec![remark(0, "start", "meanwhile")],
+        locations: locations(None),
         ..RunKnown::default()
     };
     known.keep(folder, &live).unwrap();
@@ -45,7 +46,9 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     drop(other);
 
     // Its beginning, while it is recorded.
-    let row = Catalog::open(folder).unwrap().run(2).unwrap().run;
+    let detail = Catalog::open(folder).unwrap().run(2).unwrap();
+    assert_eq!(detail.locations, locations(None));
+    let row = detail.run;
     assert_eq!((row.state, row.started), (RunState::Recording, Some(second(1))));
     assert_eq!((row.who.as_str(), row.comment.as_str()), ("anna", "meanwhile"));
     assert_eq!((row.id, row.folder.as_deref()), (Some(id), Some("run-b")));
@@ -56,6 +59,7 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     let other = lock(folder);
     let end = RunEnd { fault: Some("full".into()), ..ended(9, 6) };
     known.over = Some(Over::Ended(end));
+    known.locations = locations(Some(2));
     known.remarks.push(remark(9, "stop", "the disk is full"));
     assert!(is_in_use(open().enter(&live, &known)));
     known.keep(folder, &live).unwrap();
@@ -65,6 +69,7 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     assert_eq!((detail.run.ended, detail.run.events), (Some(second(9)), Some(6)));
     assert_eq!((detail.run.loss_count, detail.ledger.len()), (Some(2), 3));
     assert_eq!((detail.remarks, detail.run.emulated), (known.remarks, true));
+    assert_eq!(detail.locations, known.locations);
     assert_eq!(std::fs::read_dir(Paths::new(folder).pending_folder()).unwrap().count(), 0);
     assert_eq!(take(&mut Catalog::open(folder).unwrap(), "after").number(), 3);
 }

@@ -12,7 +12,7 @@ mod searching;
 
 use std::path::Path;
 
-use catchment_frame::{Schema, SourceInfo};
+use catchment_frame::{LocationKind, RunLocation, Schema, SourceInfo};
 use catchment_model::{Entry, Ledger, RunId, SourceId, Utc};
 use catchment_storage::{
     ColumnData, Ending, EventFrame, EventSource, NewRun, RunWriter, WriteOptions,
@@ -128,6 +128,33 @@ fn ended(second_ended: u64, recorded: u64) -> RunEnd {
         ledger: Some(books(recorded)),
     };
     RunEnd { ended: second(second_ended), fault: None, totals }
+}
+
+/// A folder and a storage node, with so many frames in each.
+fn locations(frames: Option<u64>) -> Vec<RunLocation> {
+    let name = "run-b".to_owned();
+    let folder = RunLocation {
+        target: "disk".into(),
+        address: "/data".into(),
+        name,
+        required: true,
+        frames,
+        files: frames.iter().flat_map(|_| [(0, 1), (3, 3)]).collect(),
+        ..RunLocation::default()
+    };
+    let numbers = frames.map(|frames| (0, 2 * frames));
+    let node = RunLocation {
+        target: "store".into(),
+        kind: LocationKind::Node,
+        address: "10.0.0.7:7100".into(),
+        required: false,
+        bytes: frames,
+        first_frame: numbers.map(|(first, _)| first),
+        last_frame: numbers.map(|(_, last)| last),
+        files: Vec::new(),
+        ..folder.clone()
+    };
+    vec![folder, node]
 }
 
 /// A remark of that second.

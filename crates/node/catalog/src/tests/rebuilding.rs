@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime};
 
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::TimeScale;
-use catchment_storage::{ChannelColumn, ChannelFrame, Run};
+use catchment_storage::{ChannelColumn, ChannelFrame, Run, list_locations};
 
 use super::*;
 use crate::schema::Paths;
@@ -24,6 +24,7 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     Files::of("run-b", 2, 2).write(folder);
     begin_run(&mut catalog, &live, RunId([2; 16]), &folder.join("run-b"), second(1)).unwrap();
     end_run(&mut catalog, &live, &ended(9, 6));
+    enter(&mut catalog, &live, |known| known.locations = locations(Some(2))).unwrap();
     catalog.scan(2).unwrap();
     catalog.set_quality(2, Quality::Good).unwrap();
     for (run, text) in [(1, "cable"), (2, "beam is gone"), (2, "noisy")] {
@@ -61,6 +62,23 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     }
     let mut catalog = Catalog::open(folder).unwrap();
     assert_eq!(take(&mut catalog, "").number(), 3);
+}
+
+#[test]
+fn where_frames_were_sent_comes_from_the_list_of_files_where_there_is_no_old_catalogue() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files::of("run-a", 1, 1).write(folder);
+    list_locations(&folder.join("run-a"), RunId([1; 16]), &locations(Some(7))).unwrap();
+    let is_listed = |catalog: &Catalog| catalog.run(1).unwrap().locations == locations(Some(7));
+    assert!(is_listed(&Catalog::open(folder).unwrap()));
+    // What the recorder said at the beginning is less.
+    let mut catalog = Catalog::open(folder).unwrap();
+    let begun = locations(None);
+    catalog.write(|connection| crate::locations::put(connection, 1, &begun)).unwrap();
+    assert!(!is_listed(&catalog));
+    catalog.scan(1).unwrap();
+    assert!(is_listed(&catalog));
 }
 
 #[test]

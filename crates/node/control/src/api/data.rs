@@ -69,6 +69,39 @@ pub struct Run {
     /// The remarks, the oldest first; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remarks: Option<Vec<Remark>>,
+    /// Where its frames were sent, by target; not in lists, and empty of runs of versions that did
+    /// not note it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locations: Option<Vec<RunLocation>>,
+}
+
+/// A folder or storage node to which frames of a run were sent. What is not known, as while the run
+/// is recorded, is null.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct RunLocation {
+    /// The target of which it is a part, or the whole.
+    pub target: String,
+    /// folder, node (a storage node) or spill (frames that wait for a storage node).
+    pub kind: String,
+    /// The path of the folder in which runs have folders, or the node's host and port.
+    pub address: String,
+    /// The name of the run's folder there.
+    pub name: String,
+    /// Whether the run waits for the target.
+    pub required: bool,
+    /// Durable frames; null for one of several folders. Of a spill, those that waited there when
+    /// the run ended, and have been forwarded to the node since, or not.
+    pub frames: Option<u64>,
+    /// Their bytes; null for a node that got frames from a spill, too.
+    pub bytes: Option<u64>,
+    /// Of a node: the lowest number of its frames. Other nodes of the target have those in between
+    /// that it has not.
+    pub first_frame: Option<u64>,
+    /// The highest.
+    pub last_frame: Option<u64>,
+    /// Of a folder: the indexes of its files, each the first and the last of some that follow each
+    /// other. A node gives its files indexes of its own.
+    pub files: Vec<[u32; 2]>,
 }
 
 /// The ledger of a run, without zeros.

@@ -10,8 +10,8 @@ mod stored;
 
 pub use data::{
     Alarm, AlarmList, Audit, AuditLine, ConfigurationList, ConfigurationVersion, Health, History,
-    LogLine, LogList, Remark, Run, RunLedger, RunList, Sample, SampleArray, SampleChannel,
-    SampleHistogram, Series,
+    LogLine, LogList, Remark, Run, RunLedger, RunList, RunLocation, Sample, SampleArray,
+    SampleChannel, SampleHistogram, Series,
 };
 pub use requests::{
     Acknowledge, AcknowledgeAll, CommandRequest, CommandResult, LogIn, NewConfiguration, NewToken,

@@ -40,6 +40,9 @@ impl Recording {
             tracing::warn!(address, error, "no listener for front-ends between runs");
         }
         *unheard_before = unheard;
+        if let Ok(standing) = &stood {
+            *self.run_status.listeners.lock() = standing.addresses().to_vec();
+        }
         self.standing = Some((stood.ok(), Arc::clone(configuration)));
     }
 
@@ -63,13 +66,15 @@ impl Recording {
     /// The configuration of a recorder, with what this node has for front-ends and for the run's
     /// end.
     pub(super) fn completed(&self, config: &RecorderConfig) -> Result<RecorderConfig, TlsError> {
-        let mut access = config.access.clone();
+        let (mut access, mut listeners) = (config.access.clone(), config.listeners.clone());
         if let Some(address) = config.session_addresses().next() {
-            let (shared, senders) = (&self.shared, (Role::Source, address));
-            let (settings, own_folder) = (&shared.settings, own_folder(&config.folder));
-            security::complete(&mut access, settings, &shared.tokens, &own_folder, senders)?;
+            let further = listeners.iter_mut().map(|one| (one.address, &mut one.access));
+            let mut all: Vec<_> = std::iter::once((address, &mut access)).chain(further).collect();
+            let (shared, own_folder) = (&self.shared, own_folder(&config.folder));
+            let (settings, tokens) = (&shared.settings, &shared.tokens);
+            security::complete(&mut all, settings, tokens, &own_folder, Role::Source)?;
         }
         let (standby, end_wait_ns) = (Some(self.run_status.standby.clone()), self.end_wait_ns());
-        Ok(RecorderConfig { access, standby, end_wait_ns, ..config.clone() })
+        Ok(RecorderConfig { access, listeners, standby, end_wait_ns, ..config.clone() })
     }
 }

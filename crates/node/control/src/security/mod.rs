@@ -5,7 +5,7 @@
 //! (`roles.rs`) and, if the session is a cookie and something is changed, the CSRF token.
 //! `guard.rs` combines them; `tls.rs` is in front.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,23 +24,35 @@ pub(crate) mod sessions;
 pub(crate) mod tls;
 pub(crate) mod tokens;
 
-/// Completes what a file says of those who connect as senders in that role, to that address: with
-/// the tokens and the certificate of the node whose own folder that is.
+/// Completes what a file says of those who connect as senders in that role, to each of these
+/// listeners: with the tokens and the certificate of the node whose own folder that is.
 ///
 /// # Errors
 /// There is no certificate to be had.
 pub(crate) fn complete(
-    access: &mut LinkAccess,
+    listeners: &mut [(SocketAddr, &mut LinkAccess)],
     settings: &Settings,
     tokens: &Arc<Tokens>,
     own_folder: &Path,
-    (role, address): (Role, SocketAddr),
+    role: Role,
 ) -> Result<(), TlsError> {
     let tokens = SenderTokens { tokens: Arc::clone(tokens), role };
-    access.tokens = Some(SharedTokens(Arc::new(tokens)));
-    if access.needs_tls {
-        let Settings { tls, names, .. } = settings;
-        access.certificate = Some(for_senders(tls, own_folder, names, address.ip())?);
+    let tokens = SharedTokens(Arc::new(tokens));
+    let mut under_tls: Vec<IpAddr> = Vec::new();
+    for (address, access) in listeners.iter_mut() {
+        access.tokens = Some(tokens.clone());
+        if access.tls.needs_certificate() {
+            under_tls.push(address.ip());
+        }
+    }
+    if under_tls.is_empty() {
+        return Ok(());
+    }
+    // One for all: made for each alone, it would be made anew each time.
+    let Settings { tls, names, .. } = settings;
+    let certificate = for_senders(tls, own_folder, names, &under_tls)?;
+    for (_, access) in listeners.iter_mut().filter(|(_, one)| one.tls.needs_certificate()) {
+        access.certificate = Some(certificate.clone());
     }
     Ok(())
 }

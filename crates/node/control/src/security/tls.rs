@@ -49,11 +49,11 @@ pub(crate) fn acceptor(
 ) -> Result<Option<tokio_rustls::TlsAcceptor>, TlsError> {
     match tls {
         Tls::Off => Ok(None),
-        tls => Ok(Some(server(tls, folder, names, listen, &[b"http/1.1"])?.config().into())),
+        tls => Ok(Some(server(tls, folder, names, &[listen], &[b"http/1.1"])?.config().into())),
     }
 }
 
-/// The certificate for senders, who connect at `listen`: that of the page, or the node's own.
+/// The certificate for senders, who connect at these: that of the page, or the node's own.
 ///
 /// # Errors
 /// [`TlsError`]
@@ -61,7 +61,7 @@ pub(crate) fn for_senders(
     tls: &Tls,
     folder: &Path,
     names: &[String],
-    listen: IpAddr,
+    listen: &[IpAddr],
 ) -> Result<TlsServer, TlsError> {
     server(tls, folder, names, listen, &[])
 }
@@ -80,7 +80,7 @@ fn server(
     tls: &Tls,
     folder: &Path,
     names: &[String],
-    listen: IpAddr,
+    listen: &[IpAddr],
     protocols: &[&[u8]],
 ) -> Result<TlsServer, TlsError> {
     let (certificate, key) = match tls {
@@ -91,13 +91,15 @@ fn server(
 }
 
 /// The names that clients may use for the node, for which our own certificate must be valid.
-fn wanted(names: &[String], listen: IpAddr) -> Vec<String> {
+fn wanted(names: &[String], listen: &[IpAddr]) -> Vec<String> {
     let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     all.extend(names.iter().cloned());
     all.extend(machine::host_name());
-    match listen.is_unspecified() {
-        true => all.extend(machine::addresses(listen).iter().map(ToString::to_string)),
-        false => all.push(listen.to_string()),
+    for &listen in listen {
+        match listen.is_unspecified() {
+            true => all.extend(machine::addresses(listen).iter().map(ToString::to_string)),
+            false => all.push(listen.to_string()),
+        }
     }
     // A name that no certificate can contain is one that no client can request.
     all.retain(|name| ServerName::try_from(name.as_str()).is_ok());

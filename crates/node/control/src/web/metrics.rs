@@ -268,6 +268,25 @@ const METRICS: &[Metric] = metrics! {
             let labels = [("target", &*target.name), ("folder", &*path)];
             out.put(&labels, f64::from(folder.away.is_some()));
         };
+    "catchment_target_node_durable_frames_total", "counter", "target, node",
+        "Frames that a storage node of a target has acknowledged as durable in this run, or in the \
+         last one; without those that came from a spill.",
+        |_, view, out| nodes(view, out, |node| node.frames_durable as f64);
+    "catchment_target_node_durable_bytes_total", "counter", "target, node",
+        "Their stored bytes.",
+        |_, view, out| nodes(view, out, |node| node.bytes_durable as f64);
+    "catchment_target_node_held_bytes", "gauge", "target, node",
+        "Stored bytes of frames for a storage node that it has not acknowledged.",
+        |_, view, out| nodes(view, out, |node| node.bytes_held as f64);
+    "catchment_target_node_connected", "gauge", "target, node",
+        "1 while frames can be sent to a storage node.",
+        |_, view, out| nodes(view, out, |node| f64::from(node.is_connected));
+    "catchment_target_node_away_seconds", "gauge", "target, node",
+        "For how long a storage node has taken nothing; 0 while it does.",
+        |_, view, out| nodes(view, out, |node| {
+            let away_ns = node.away_since_ns.map(|since_ns| utc_now().0.saturating_sub(since_ns));
+            away_ns.unwrap_or(0) as f64 / 1e9
+        });
     "catchment_spill_frames_total", "counter", "target, what",
         "Frames that were spilled, forwarded, and lost because they could not be read again.",
         |_, view, out| for spill in &view.state.spills {
@@ -378,6 +397,14 @@ fn folders(view: &View) -> impl Iterator<Item = (&TargetSnapshot, &FolderSnapsho
 
 fn targets(view: &View) -> impl Iterator<Item = &TargetSnapshot> {
     view.snapshot.iter().flat_map(|snapshot| &snapshot.targets)
+}
+
+fn nodes(view: &View, out: &mut Values<'_>, of: fn(&api::TargetNode) -> f64) {
+    for target in &view.state.targets {
+        for node in &target.nodes {
+            out.put(&[("target", &target.name), ("node", &node.address)], of(node));
+        }
+    }
 }
 
 fn count(view: &View, out: &mut Values<'_>, of: fn(&catchment_recorder::Counts) -> u64) {

@@ -107,7 +107,7 @@ impl Rig {
             number: 1,
             epoch: 0,
             entropy: Box::new(Random::new(1)),
-            access: config.access.clone(),
+            access: config.accesses(),
             live: Arc::clone(&live),
         };
         let mut wired = Wiring::of(config, &live, &stop, &of_run, &mut bind).expect("it is wired");

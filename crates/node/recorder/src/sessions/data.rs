@@ -9,7 +9,7 @@ use super::{Kind, Sessions};
 use crate::ingest::Ingest;
 use crate::link_log::Taken;
 use crate::link_message::{Next, is_long};
-use crate::link_session::MESSAGE_BYTES_MAX;
+use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
 
 impl Sessions {
     /// Takes the next message of a data connection, or what there is of a long one.
@@ -164,7 +164,7 @@ impl Sessions {
     }
 
     /// A data connection says whose it is. One with a wrong ticket, or a second one of its number,
-    /// is closed alone.
+    /// is closed alone; one that should be under TLS ends its session.
     fn attach(
         &mut self,
         ingest: &mut Ingest,
@@ -172,26 +172,32 @@ impl Sessions {
         attach: &Attach,
         used: usize,
     ) -> Flow {
-        let sessions = self.sessions.iter_mut().enumerate();
-        let mut of_ticket = sessions.filter(|(_, one)| {
-            one.control.is_some() && one.number == attach.session && one.ticket == attach.ticket
-        });
-        let found = of_ticket.find_map(|(index, session)| {
-            let free = session.data.get_mut(usize::from(attach.connection))?;
-            free.is_none().then(|| *free = Some(endpoint)).map(|()| index)
-        });
         let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
-        match found {
-            Some(index) => {
-                connection.session = Some(index);
-                connection.kind = Kind::Data(Some(attach.connection));
-                Flow::Used(used)
-            }
-            None => {
-                ingest.reject(self.sources[0].destination.account as usize, None, used);
-                connection.kind = Kind::Over;
-                Flow::Refused
+        let of_ticket = |one: &Session| {
+            one.control.is_some() && one.number == attach.session && one.ticket == attach.ticket
+        };
+        let session = self.sessions.iter().position(of_ticket);
+        let tls = self.of_run.access[connection.listener].tls;
+        let is_admitted = connection.is_secured || tls.takes_clear_data();
+        if let Some(index) = session {
+            let session = &mut self.sessions[index];
+            let own = session.data.get_mut(usize::from(attach.connection));
+            match own.filter(|free| free.is_none()) {
+                Some(free) if is_admitted => {
+                    *free = Some(endpoint);
+                    connection.session = Some(index);
+                    connection.kind = Kind::Data(Some(attach.connection));
+                    return Flow::Used(used);
+                }
+                Some(_) => {
+                    session.ended.get_or_insert_with(Ended::needs_tls);
+                }
+                None => {}
             }
         }
+        let account = self.sources[0].destination.account as usize;
+        ingest.reject(account, connection.from.filter(|_| !is_admitted), used);
+        connection.kind = Kind::Over;
+        Flow::Refused
     }
 }

@@ -90,10 +90,11 @@ impl Stepped {
                 several => several.iter().map(|folder| store(folder)).collect(),
             };
             let (entropy, waker) = (Box::new(Random::new(number + 1)), Waker::default());
-            stores.push(TargetStore { folders, entropy, waker });
+            stores.push(TargetStore { folders, nodes: Vec::new(), entropy, waker });
         }
         let disk = disks[0].clone();
         let parts = AssemblyParts {
+            trends: None,
             run: RunId([7; 16]),
             name: "run".to_owned(),
             targets: stores,

@@ -7,7 +7,7 @@ use catchment_model::{Entry, Ledger};
 use serde::Serialize;
 
 use super::{Closing, Difference, Open, Verdict, audit};
-use crate::copies::{DamagedCopy, numbers_identify};
+use crate::copies::{DamagedCopy, Location, numbers_identify};
 use crate::error::StorageError;
 use crate::folders::{self, MissingFrames, OF_FRAME};
 use crate::open::RunFile;
@@ -172,8 +172,9 @@ impl Several {
     }
 }
 
-/// Counts an unreadable frame by a copy in another place or part, which has the same rows; its
-/// increments are its own. Returns the copy, if there is one that can be read.
+/// Counts an unreadable frame by another item of the parts of its target, which is the same, or by
+/// a copy in another place, which has the same rows; its increments are its own there. Returns the
+/// copy, if there is one that can be read.
 pub(super) fn count_by_copy(
     run: &Run,
     (file, frame): (&RunFile, usize),
@@ -187,18 +188,26 @@ pub(super) fn count_by_copy(
         FrameError::Column { column, .. } => Some(*column) == increments,
         _ => true,
     };
-    if errors.iter().any(of_increments) {
-        return None;
-    }
     let index = files.iter().position(|one| std::ptr::eq(one, file))?;
-    let read = folders::others(files, (index, frame)).find_map(|(other, frame)| {
+    let read = |(other, frame): Location| {
         let (ledger, errors) = frame_ledger(&files[other].reader, frame);
         errors.is_empty().then_some((ledger, &files[other], frame))
-    });
-    let (ledger, whole, whole_frame) = read?;
-    for (counts, of_copy) in counts.sources.iter_mut().zip(&ledger.sources) {
-        OF_FRAME.iter().for_each(|&entry| counts[entry] = of_copy[entry]);
-    }
+    };
+    let item = folders::other_items(files, (index, frame)).find_map(read);
+    let (whole, whole_frame) = if let Some((ledger, whole, whole_frame)) = item {
+        *counts = ledger;
+        (whole, whole_frame)
+    } else {
+        if errors.iter().any(of_increments) {
+            return None;
+        }
+        let copy = folders::others(files, (index, frame)).find_map(read);
+        let (ledger, whole, whole_frame) = copy?;
+        for (counts, of_copy) in counts.sources.iter_mut().zip(&ledger.sources) {
+            OF_FRAME.iter().for_each(|&entry| counts[entry] = of_copy[entry]);
+        }
+        (whole, whole_frame)
+    };
     let problem = format!("{}: {first}", file.path.display());
     let (path, whole_file) = (file.path.clone(), whole.path.clone());
     Some(DamagedCopy { file: path, frame, problem, whole_file, whole_frame })

@@ -112,7 +112,8 @@ impl Sessions {
             variant,
             is_dealt: flags & StreamLog::DEALT != 0,
         };
-        let is_full = self.streams.len() >= STREAMS_MAX;
+        let is_known = self.streams.contains_key(name);
+        let is_full = !is_known && self.streams.len() >= STREAMS_MAX && !self.close_ended();
         let stream = match self.streams.get_mut(name) {
             Some(Slot::Ready(stream)) => stream,
             Some(Slot::Opening) => return Ok(false),
@@ -162,6 +163,23 @@ impl Sessions {
         self.detach(name);
         self.welcome(endpoint, opening, generation)?;
         Ok(true)
+    }
+
+    /// Makes room for another stream: closes one that could not be opened, or else, of those that
+    /// have ended and have no session, the one that has had none for longest. Until then it is
+    /// kept for a sender that asks again.
+    fn close_ended(&mut self) -> bool {
+        let idle = self.streams.iter().filter_map(|(name, slot)| match slot {
+            Slot::Opening => None,
+            Slot::Failed(_) => Some((u64::MAX, name)),
+            Slot::Ready(stream) => {
+                let has_ended = stream.state.has_ended.load(Relaxed);
+                let is_over = has_ended && !self.by_name.contains_key(name);
+                is_over.then_some((stream.idle_ns, name))
+            }
+        });
+        let longest = idle.max().map(|(_, name)| name.clone());
+        longest.is_some_and(|name| self.streams.remove(&name).is_some())
     }
 
     fn welcome(&mut self, control: usize, opening: &Opening, generation: u64) -> Result<(), Ended> {

@@ -36,7 +36,7 @@ fn guarded(folder: &Path, needs_tls: bool) -> (Node, Arc<OneToken>, PathBuf) {
     let token = Arc::new(OneToken::default());
     let mut config = store_config(folder, any());
     config.access = LinkAccess {
-        needs_tls,
+        tls: if needs_tls { TlsRule::All } else { TlsRule::None },
         needs_token: true,
         certificate: Some(TlsServer::read(&trusted, &key, &[]).unwrap()),
         tokens: Some(SharedTokens(Arc::clone(&token) as Arc<dyn Tokens>)),

@@ -7,8 +7,9 @@ use catchment_catalog::{
     rebuild,
 };
 use catchment_console::{Exit, Out, Table, UsageError, progress};
+use catchment_frame::{LocationKind, RunLocation};
 use catchment_model::Utc;
-use catchment_model::units::{Bytes, grouped};
+use catchment_model::units::{Bytes, counted, grouped};
 use catchment_session::who;
 use catchment_telemetry::utc_now;
 
@@ -291,6 +292,9 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
     for (entry, count) in &detail.ledger {
         out.line(format_args!("  {entry:<32} {:>18}", grouped(*count)))?;
     }
+    for location in &detail.locations {
+        out.line(format_args!("  at             {}", location_line(location)))?;
+    }
     if !detail.file_rows.is_empty() {
         let mut table = Table::new(&["file", "bytes", "frames", "events", "closed"]);
         for file in &detail.file_rows {
@@ -304,6 +308,37 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
         }
     }
     Ok(())
+}
+
+/// Where frames of a run were sent, and what is there.
+fn location_line(location: &RunLocation) -> String {
+    let RunLocation { target, address, name, frames, bytes, .. } = location;
+    let mut line = match location.kind {
+        LocationKind::Folder => format!("{target}: {address}/{name}"),
+        LocationKind::Node => format!("{target}: storage node {address}, {name}"),
+        LocationKind::Spill => format!("{target}: spill {address}/{name}"),
+    };
+    if !location.required {
+        line += ", best effort";
+    }
+    if let Some(frames) = frames {
+        line += &format!(", {}", counted(*frames, "frame"));
+    }
+    if let Some((first, last)) = location.first_frame.zip(location.last_frame) {
+        line += &format!(" from {} to {}", grouped(first), grouped(last));
+    }
+    if let Some(bytes) = bytes {
+        line += &format!(", {}", Bytes(*bytes));
+    }
+    if location.kind == LocationKind::Spill && frames.is_some() {
+        line += ", which waited there when the run ended";
+    }
+    let ranges = location.files.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    });
+    let ranges: Vec<String> = ranges.collect();
+    if ranges.is_empty() { line } else { line + ", files " + &ranges.join(", ") }
 }
 
 fn set(

@@ -28,6 +28,10 @@ pub(crate) struct Arguments {
     /// The new folder; it must not be there
     #[arg(long, value_name = "FOLDER")]
     to: PathBuf,
+    /// Where the run is that has the payload, if events were built again without it and the run is
+    /// not where the files say; the new files say that it is there
+    #[arg(long, value_name = "RUN")]
+    base: Option<PathBuf>,
     /// Make one file, however long
     #[arg(long, conflicts_with_all = ["file_bytes", "file_time"])]
     one_file: bool,
@@ -36,10 +40,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let Arguments { paths, to, one_file, files } = arguments;
+    let Arguments { paths, to, base, one_file, files } = arguments;
     // Without a slash at its end.
     let to: PathBuf = to.components().collect();
-    let run = Run::open_folders(&paths, RunOptions::default())?;
+    let run = Run::open_folders(&paths, RunOptions { base, ..RunOptions::default() })?;
     let options = match one_file {
         true => WriteOptions { file_bytes: UNLIMITED, toc_bytes: UNLIMITED, ..files.options() },
         false => files.options(),

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from catchment._times import Time
 
-__all__ = ["Catalog", "CatalogCopy", "CatalogFile", "CatalogFrames", "CatalogRun", "catalog"]
+__all__ = [
+    "Catalog",
+    "CatalogCopy",
+    "CatalogFile",
+    "CatalogFrames",
+    "CatalogLocation",
+    "CatalogRun",
+    "catalog",
+]
 
 State = Literal["starting", "recording", "complete", "fault", "interrupted", "failed"]
 Quality = Literal["unknown", "good", "questionable", "bad", "test"]
@@ -70,6 +78,32 @@ class CatalogCopy:
     made: datetime
     checked: datetime | None
     """When it was last read and found right."""
+
+
+@dataclass(frozen=True)
+class CatalogLocation:
+    """Something to which a run's frames were sent. What is not known is None."""
+
+    target: str
+    """The target of which it is a part, or the whole."""
+    kind: Literal["folder", "node", "spill"]
+    """A folder, a storage node, or a folder of frames that wait for a storage node."""
+    address: str
+    """The folder in which runs have folders, or the node's host and port."""
+    name: str
+    """The name of the run's folder there."""
+    required: bool
+    """Whether the run waits for the target."""
+    frames: int | None
+    """Durable frames; None for one of several folders. Of a spill, those that waited there when the
+    run ended, and have been forwarded to the node since, or not."""
+    bytes: int | None
+    first_frame: int | None
+    """Of a node: the lowest number of its frames. Other nodes have those between that it lacks."""
+    last_frame: int | None
+    files: tuple[tuple[int, int], ...]
+    """Of a folder: the indexes of its files, each the first and the last of some that follow each
+    other."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +208,10 @@ class Catalog(Sequence[CatalogRun]):
         copies = self._show(number)["copies"]
         return [CatalogCopy(**_times(copy, "made", "checked")) for copy in copies]
 
+    def locations(self, number: int) -> list[CatalogLocation]:
+        """Say where a run's frames were sent: folders, storage nodes, spills; by target."""
+        return [_location(location) for location in self._show(number)["locations"]]
+
     def configuration(self, number: int) -> str | None:
         """Give the configuration that a run was recorded with (TOML)."""
         text: str | None = self._show(number)["configuration"]
@@ -245,6 +283,11 @@ def _run(folder: Path, row: dict[str, Any]) -> CatalogRun:
     row = _times(row, "taken", "started", "ended")
     name: str | None = row.pop("folder")
     return CatalogRun(path=None if name is None else folder / name, **row)
+
+
+def _location(row: dict[str, Any]) -> CatalogLocation:
+    files = tuple((first, last) for first, last in row.pop("files"))
+    return CatalogLocation(files=files, **row)
 
 
 def _times(row: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -9,7 +9,17 @@ from typing import Any, Literal
 
 from catchment import _native
 
-__all__ = ["AuditReport", "Difference", "Problem", "Unexplained", "VerifyReport", "audit", "verify"]
+__all__ = [
+    "AuditReport",
+    "Difference",
+    "FolderAudit",
+    "MissingFrames",
+    "Problem",
+    "Unexplained",
+    "VerifyReport",
+    "audit",
+    "verify",
+]
 
 
 @dataclass(frozen=True)
@@ -54,11 +64,54 @@ class Unexplained:
 
 
 @dataclass(frozen=True)
+class MissingFrames:
+    """Frames whose numbers are missing in all folders."""
+
+    stream: int
+    first: int
+    """The number of the first."""
+    last: int
+    """That of the last."""
+
+
+@dataclass(frozen=True)
+class FolderAudit:
+    """What one of several folders has of a run, and how that agrees with its own ledger."""
+
+    path: Path
+    target: str | None
+    """The target of which it is one of several folders, or parts."""
+    stream: int
+    """The stream of its frames."""
+    files: int
+    """Its files, without copies."""
+    file_bytes: int
+    frames: int
+    """Frames with events or samples, each once."""
+    frames_alone: int
+    """How many of them no other folder has."""
+    frames_lacking: int
+    """Frames of its stream that it and other folders of its target lack, and another has."""
+    verdict: Literal["balanced", "data_lost", "not_balanced", "incomplete"] | None
+    """What its own ledger comes to, with the other folders of its target; None if there are no
+    others: then it is the run's."""
+    closing: Literal["ended", "repaired", "recording", "killed", "part"] | None
+    """How its part of the run was closed."""
+    differences: tuple[Difference, ...]
+    """Where its own total and its columns differ."""
+    unexplained: tuple[Unexplained, ...]
+    """What its own ledger leaves open."""
+    readable: bool
+    """Whether all of it can be read."""
+
+
+@dataclass(frozen=True)
 class AuditReport:
     """The ledger of a run, recomputed from its columns."""
 
-    verdict: Literal["balanced", "data_lost", "not_balanced"]
-    """What it comes to. "data_lost": everything is explained, and something is in no file."""
+    verdict: Literal["balanced", "data_lost", "not_balanced", "incomplete"]
+    """What it comes to. "data_lost": everything is explained, and something is in no file.
+    "incomplete": whole files are missing or broken, so that there is no ledger of the run."""
     closing: Literal["ended", "repaired", "recording", "killed", "part"]
     """How the run was closed; only "ended" must balance to the last fragment."""
     events: int
@@ -74,6 +127,16 @@ class AuditReport:
     differences: tuple[Difference, ...]
     unexplained: tuple[Unexplained, ...]
     problems: tuple[Problem, ...]
+    incomplete: tuple[Problem, ...]
+    """Files that are missing, cannot be read, or have lost their end."""
+    folders: tuple[FolderAudit, ...]
+    """Of several folders of a run: what each has."""
+    frames_repeated: int
+    """Frames that are in more than one of them."""
+    missing: tuple[MissingFrames, ...]
+    """The frames that are in none of them: the first 1,000 ranges."""
+    elsewhere: tuple[Problem, ...]
+    """What is missing or broken in one of several folders, and is in another: no loss."""
     recorded: Mapping[str, Mapping[str, int]] | None = field(repr=False)
     """The recorder's total: counts that are not zero, by source and entry; None without one."""
     recomputed: Mapping[str, Mapping[str, int]] = field(repr=False)
@@ -82,7 +145,7 @@ class AuditReport:
     @property
     def balanced(self) -> bool:
         """Whether everything is explained."""
-        return self.verdict != "not_balanced"
+        return self.verdict in ("balanced", "data_lost")
 
 
 @dataclass(frozen=True)
@@ -138,9 +201,13 @@ def audit(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Au
         fragments_lost=balance["fragments_lost"],
         fragments_dropped=balance["fragments_dropped"],
         packets_malformed=balance["packets_malformed"],
-        differences=tuple(Difference(**difference) for difference in report["differences"]),
-        unexplained=tuple(Unexplained(**source) for source in report["open"]),
+        **_disagreements(report),
         problems=_problems(report),
+        incomplete=_problems(report, "incomplete"),
+        folders=tuple(_folder(folder) for folder in report["folders"]),
+        frames_repeated=report["frames_repeated"],
+        missing=tuple(MissingFrames(**missing) for missing in report["missing"]),
+        elsewhere=_problems(report, "elsewhere"),
         recorded=None if recorded is None else by_source(recorded),
         recomputed=by_source(report["recomputed"]),
     )
@@ -170,7 +237,30 @@ def verify(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> V
     )
 
 
-def _problems(report: dict[str, Any]) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(**{**problem, "file": Path(problem["file"])}) for problem in report["problems"]
+def _folder(folder: dict[str, Any]) -> FolderAudit:
+    return FolderAudit(
+        path=Path(folder["path"]),
+        target=folder["target"],
+        stream=folder["stream"],
+        files=folder["files"],
+        file_bytes=folder["file_bytes"],
+        frames=folder["frames"],
+        frames_alone=folder["frames_alone"],
+        frames_lacking=folder["frames_lacking"],
+        verdict=folder["verdict"],
+        closing=folder["closing"],
+        readable=folder["is_readable"],
+        **_disagreements(folder),
     )
+
+
+def _disagreements(report: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "differences": tuple(Difference(**difference) for difference in report["differences"]),
+        "unexplained": tuple(Unexplained(**source) for source in report["open"]),
+    }
+
+
+def _problems(report: dict[str, Any], key: str = "problems") -> tuple[Problem, ...]:
+    problems = report[key]
+    return tuple(Problem(**{**problem, "file": Path(problem["file"])}) for problem in problems)

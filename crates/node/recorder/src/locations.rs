@@ -1,0 +1,128 @@
+//! Where the frames of a run are sent, for its index: in the catalogue, and in the list of files of
+//! its folder.
+
+use std::path::{Path, PathBuf};
+
+use catchment_frame::{LocationKind, RunLocation};
+use catchment_storage::EXTENSION;
+
+use crate::live::Live;
+use crate::live_target::LiveTarget;
+use crate::recorder::Recorder;
+use crate::target_config::{NodeConfig, Place};
+
+impl Live {
+    /// Where the frames of the run with that folder are sent; once it `has_ended`, what is there.
+    pub(crate) fn locations(&self, folder: &Path, has_ended: bool) -> Vec<RunLocation> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        self.targets.iter().flat_map(|target| target.locations(&name, has_ended)).collect()
+    }
+}
+
+impl Recorder {
+    /// Where the run's frames are sent.
+    pub fn locations(&self) -> Vec<RunLocation> {
+        self.observer().0.locations(self.folder(), false)
+    }
+}
+
+impl LiveTarget {
+    fn locations(&self, run: &str, has_ended: bool) -> Vec<RunLocation> {
+        let name = match self.place {
+            Place::Node(_) => NodeConfig::stream_name(run, self.variant.number),
+            Place::Folders(_) | Place::None => run.to_owned(),
+        };
+        let location = |kind, address: String| RunLocation {
+            target: self.name.clone(),
+            kind,
+            address,
+            name: name.clone(),
+            required: self.required,
+            ..RunLocation::default()
+        };
+        let path = |path: &PathBuf| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            path.display().to_string()
+        };
+        let folders = self.place.folders().iter();
+        let mut all: Vec<RunLocation> =
+            folders.map(|one| location(LocationKind::Folder, path(one))).collect();
+        all.extend(self.nodes.iter().map(|one| location(LocationKind::Node, one.address.clone())));
+        all.extend(self.spill_folder.iter().map(|one| location(LocationKind::Spill, path(one))));
+        if has_ended {
+            self.add_contents(&mut all, run);
+        }
+        // Of a run that has ended nothing waits in most spills.
+        all.retain(|one| one.kind != LocationKind::Spill || one.frames != Some(0));
+        all
+    }
+
+    /// Says what is there of a run that has ended.
+    fn add_contents(&self, all: &mut [RunLocation], run: &str) {
+        let counts = self.counters.read();
+        let spill = self.spill.as_ref().map(|spill| spill.read()).unwrap_or_default();
+        let files = self.files.lock().clone();
+        let mut nodes = self.nodes.iter().map(|node| node.read());
+        let mut folders = self.place.folders().iter();
+        let is_only_folder = folders.len() == 1;
+        for location in all {
+            match location.kind {
+                LocationKind::Folder => {
+                    let Some(folder) = folders.next().map(|folder| folder.join(run)) else {
+                        continue;
+                    };
+                    let files = files.iter().filter(|path| path.parent() == Some(folder.as_path()));
+                    location.files = ranges(files.filter_map(|path| index(path)));
+                    if is_only_folder {
+                        location.frames = Some(counts.frames_recorded);
+                        location.bytes = Some(counts.bytes_written);
+                    }
+                }
+                LocationKind::Node => {
+                    let Some(node) = nodes.next() else { continue };
+                    location.frames = Some(node.frames_durable + spill.frames_forwarded);
+                    // Of what was forwarded only the bytes of its files are known.
+                    let is_known = spill.frames_forwarded == 0;
+                    location.bytes = is_known.then_some(node.bytes_durable);
+                    (location.first_frame, location.last_frame) = node.numbers.unzip();
+                }
+                LocationKind::Spill => {
+                    let handed_over = self.spill.as_ref().map(|spill| spill.handed_over());
+                    let (frames, bytes) = handed_over.unwrap_or_default();
+                    location.frames = Some(spill.frames_waiting + frames);
+                    location.bytes = Some(spill.bytes_waiting + bytes);
+                }
+            }
+        }
+    }
+}
+
+/// A file's index, by its name.
+fn index(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    name.rsplit_once('-')?.1.parse().ok()
+}
+
+/// Indexes that rise, each the first and the last of some that follow each other.
+fn ranges(indexes: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for index in indexes {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(index) => *last = index,
+            _ => ranges.push((index, index)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_follow_each_other_are_a_range() {
+        let paths = ["run-7-00000.catch", "a/run-7-00001.catch", "run-7-00004.catch", "x.catch"];
+        let indexes = paths.iter().filter_map(|path| index(Path::new(path)));
+        assert_eq!(ranges(indexes), [(0, 1), (4, 4)]);
+    }
+}
