@@ -5,8 +5,7 @@
 //! data connection is held while there is no memory for its next item. Answers on control are made
 //! when the system can take them: nothing queues.
 //!
-//! What data connections bring is in `data.rs`, and how a session goes on into a run in
-//! `border.rs`.
+//! What data connections bring is in `data.rs`, how sessions go on into a run in `border.rs`.
 //!
 //! Limits: those of section 10 of the specification. A name has one session at a time, which is
 //! kept if one of its logs is a source: there are no more sessions than sources.

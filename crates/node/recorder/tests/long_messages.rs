@@ -224,7 +224,7 @@ fn a_long_message_is_held_in_its_middle_while_there_is_no_memory() {
     // One source has more than it may have while the other one is waited for.
     let mut made = 0;
     let mut left = Vec::new();
-    // A slow machine may be found not to read before it has taken anything, or between two messages.
+    // A slow machine may be found not to read before it has taken anything, or between messages.
     while !(front_end.is_unread && (1..made).contains(&front_end.taken(0))) {
         if left.is_empty() {
             left = message(front_end.next_message() + made as u32 / 8, made..made + 8);
