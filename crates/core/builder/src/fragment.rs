@@ -56,6 +56,8 @@ impl Fragment {
             SourceNote::ExpectedIn(groups) => (7, groups),
             SourceNote::Named(groups) => (8, groups),
             SourceNote::Excused(number) => (9, number),
+            SourceNote::Begin => (10, 0),
+            SourceNote::End(behind) => (11, behind),
         };
         Self::note(source, NoteKind::Said, which, value)
     }
@@ -75,6 +77,8 @@ impl Fragment {
             7 => SourceNote::ExpectedIn(self.offset),
             8 => SourceNote::Named(self.offset),
             9 => SourceNote::Excused(self.offset),
+            10 => SourceNote::Begin,
+            11 => SourceNote::End(self.offset),
             _ => return None,
         })
     }
@@ -176,6 +180,13 @@ pub enum SourceNote {
     /// In the events of its fragments that follow these groups took part; 0: it names none, and
     /// every source is expected. Heard of the first source that names any.
     Named(u64),
+    /// By its mark, what follows is of the run. If it is required, the run begins at the first key
+    /// that it delivers or drops, unless that of another is later.
+    Begin,
+    /// By its mark, nothing more of it is of the run, nor a number below that one. If it is
+    /// required, the run ends with the last key that it has passed, unless that of another is
+    /// earlier.
+    End(u64),
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

@@ -5,8 +5,7 @@
 //! data connection is held while there is no memory for its next item. Answers on control are made
 //! when the system can take them: nothing queues.
 //!
-//! What data connections bring is in `data.rs`, and how a session goes on into a run in
-//! `border.rs`.
+//! What data connections bring is in `data.rs`, how sessions go on into a run in `border.rs`.
 //!
 //! Limits: those of section 10 of the specification. A name has one session at a time, which is
 //! kept if one of its logs is a source: there are no more sessions than sources.
@@ -61,6 +60,8 @@ pub(crate) struct Sessions {
     pub(crate) sources: Vec<Source>,
     pub(crate) by_name: BTreeMap<String, usize>,
     pub(crate) sessions: Vec<Session>,
+    /// Those that have to open their session again in this run.
+    pub(crate) counted: Vec<Counted>,
     /// The source whose fragments name the groups of events, once it has come.
     pub(crate) reference: Option<usize>,
     /// By endpoint.
@@ -72,6 +73,13 @@ pub(crate) struct Sessions {
     window: Window,
     /// How long events still wait for sources of a run that goes on, which have not come yet.
     resume_ns: u64,
+}
+
+/// Up to which sequences the items of a session were taken, by log, and counted outside the run.
+pub(crate) struct Counted {
+    pub(crate) name: String,
+    pub(crate) session: u64,
+    pub(crate) taken: Vec<u64>,
 }
 
 /// What sessions know of their run.
@@ -214,6 +222,7 @@ impl Sessions {
             sources,
             by_name,
             sessions,
+            counted: Vec::new(),
             reference: None,
             connections,
             closing,

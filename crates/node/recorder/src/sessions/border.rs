@@ -10,7 +10,7 @@
 //! What is not taken of a connection when the run ends is taken behind it, and counted there. A
 //! fragment of which a part was taken is of no run.
 
-use super::{Kind, OfRun, Sessions};
+use super::{Counted, Kind, OfRun, Sessions};
 use crate::front_ends::FrontEnd;
 use crate::ingest::Ingest;
 use crate::link_session::{Ended, Session};
@@ -45,10 +45,13 @@ impl Sessions {
         let mut indices = Vec::with_capacity(sessions.len());
         for session in sessions {
             let (name, endpoints) = (session.name.clone(), (session.control, session.data.clone()));
+            let taken = session.logs.iter().map(|log| log.taken).collect();
+            let counted = Counted { name: name.clone(), session: session.number, taken };
             let carried = self.carry(ingest, session, &former.of_run);
             indices.push(carried.as_ref().ok().copied());
             if let Err(ended) = carried {
                 self.send_away(&name, endpoints, ended);
+                self.counted.extend(Some(counted).filter(|_| former.of_run.is_standby));
             }
         }
         for connection in self.connections.iter_mut().flatten() {

@@ -197,7 +197,7 @@ impl Stepped {
 
     /// The same, of a front-end of these logs.
     pub fn open_session_of(&mut self, name: &str, logs: &[(&str, u64, u64)]) -> usize {
-        let opening = Opening { name, session: 7, run: [0; 16], logs, key_bits: 64 };
+        let opening = Opening::of(name, 7, logs);
         let control = self.queues.connect(0, 1 << 20);
         self.write(control, &front_end::hello(&opening, (0, 0)));
         self.pass(2);
