@@ -479,9 +479,11 @@ impl Log {
                     link.marks_ignored.fetch_add(1, Relaxed);
                 }
             }
-            MarkKind::Begin if self.marks => {
+            // One that connects again while the run is being stopped may mark once more that it
+            // joins: what it has ended stays so.
+            MarkKind::Begin if self.marks && !self.has_ended => {
                 if self.is_outside() {
-                    (self.outside_until, self.has_ended) = (0, false);
+                    self.outside_until = 0;
                     self.say(ingest, SourceNote::Begin);
                 }
                 let key = Some(mark.key).filter(|_| has_keys);

@@ -27,6 +27,7 @@ use catchment_wire::session::{
 };
 use catchment_wire::{channel_link, event_link, link};
 
+pub(crate) use self::border::Counted;
 use crate::admission::{Opening, Source, account_of, refusal_of};
 use crate::commander::Commander;
 use crate::destinations::{Destination, SenderConfig};
@@ -73,13 +74,6 @@ pub(crate) struct Sessions {
     window: Window,
     /// How long events still wait for sources of a run that goes on, which have not come yet.
     resume_ns: u64,
-}
-
-/// Up to which sequences the items of a session were taken, by log, and counted outside the run.
-pub(crate) struct Counted {
-    pub(crate) name: String,
-    pub(crate) session: u64,
-    pub(crate) taken: Vec<u64>,
 }
 
 /// What sessions know of their run.

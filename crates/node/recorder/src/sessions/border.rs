@@ -10,10 +10,17 @@
 //! What is not taken of a connection when the run ends is taken behind it, and counted there. A
 //! fragment of which a part was taken is of no run.
 
-use super::{Counted, Kind, OfRun, Sessions};
+use super::{Kind, OfRun, Sessions};
 use crate::front_ends::FrontEnd;
 use crate::ingest::Ingest;
 use crate::link_session::{Ended, Session};
+
+/// Up to which sequences the items of a session were taken, by log, and counted outside the run.
+pub(crate) struct Counted {
+    pub(crate) name: String,
+    pub(crate) session: u64,
+    pub(crate) taken: Vec<u64>,
+}
 
 impl Sessions {
     /// Ends the part of the sessions in a run. From now on their connections have the numbers that
