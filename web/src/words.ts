@@ -186,6 +186,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_discarded_unfinished: "discarded: parts of the fragment missing",
   fragments_discarded_disabled: "discarded: source disabled",
   fragments_discarded_paused: "discarded: paused",
+  fragments_outside_run: "fragments before the first or after the last event of the run",
   fragments_not_owned: "fragments of another node's events",
   fragments_ambiguous: "fragments that came twice, or the first of a restart",
   fragments_skipped: "numbers that all sources skipped alike",

@@ -60,10 +60,15 @@ impl Frontend {
 }
 
 impl Builder {
-    /// Adds a source, called `NAME/SOURCE`. Without any, there is one with the front-end's name.
+    /// Adds a source, called `NAME/SOURCE`, which marks begin and end of runs. Without any, there
+    /// is one with the front-end's name.
     #[must_use]
     pub fn source(self, name: &str) -> Self {
-        self.source_of(SourceConfig { name: name.to_owned(), ..SourceConfig::default() })
+        self.source_of(SourceConfig {
+            name: name.to_owned(),
+            marks: true,
+            ..SourceConfig::default()
+        })
     }
 
     /// Adds a source with all that it has.
@@ -91,7 +96,7 @@ impl Builder {
     #[must_use]
     pub fn fragment_bytes_max(mut self, bytes: u64) -> Self {
         if self.config.sources.is_empty() {
-            self.config.sources.push(SourceConfig::default());
+            self = self.source("");
         }
         for source in &mut self.config.sources {
             source.fragment_bytes_max = bytes;
@@ -159,7 +164,7 @@ impl Builder {
             config.name = format!("{}-{index}", config.name);
         }
         if config.sources.is_empty() {
-            config.sources.push(SourceConfig::default());
+            config.sources.push(SourceConfig { marks: true, ..SourceConfig::default() });
         }
         let sends_token = sends_token_in_clear || address.has_tls || config.token.is_empty();
         Frontend::start(address, config, callbacks, sends_token, wait)

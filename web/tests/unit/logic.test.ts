@@ -180,7 +180,7 @@ test("bytes are shown sixteen in a row, and what is no letter as a dot", () => {
 
 test("entries that the ledger calls a loss are a loss here, and no others", () => {
   for (const loss of ["packets_dropped_by_kernel", "packets_malformed_short", "packets_missing", "fragments_late", "fragments_missing_unrecorded", "fragments_discarded_disk", "fragments_time_repeated"]) expect(isLoss(loss), loss).toBe(true);
-  for (const fine of ["fragments_duplicate", "fragments_discarded_disabled", "fragments_discarded_paused", "fragments_not_owned", "fragments_foreign", "fragments_bad_sender", "packets_received", "fragments_reordered"]) expect(isLoss(fine), fine).toBe(false);
+  for (const fine of ["fragments_duplicate", "fragments_discarded_disabled", "fragments_discarded_paused", "fragments_outside_run", "fragments_not_owned", "fragments_foreign", "fragments_bad_sender", "packets_received", "fragments_reordered"]) expect(isLoss(fine), fine).toBe(false);
 });
 
 test("an address leads to its view, and a broken one to the overview", () => {

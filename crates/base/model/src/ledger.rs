@@ -218,6 +218,9 @@ entries! {
     /// Recorded fragments in files whose disk did not confirm them, since a sync or the close
     /// failed: they may be lost.
     FragmentsUnconfirmed = "fragments_unconfirmed", Note;
+    /// Fragments of events before the latest key at which a required front-end began the run by its
+    /// mark, or behind the earliest one at which one ended it: not recorded, and no loss.
+    FragmentsOutsideRun = "fragments_outside_run", FragmentsOut;
 }
 
 impl Entry {

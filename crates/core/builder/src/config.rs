@@ -115,6 +115,8 @@ pub struct BuilderConfig {
     /// If they are, absent and skipped events are counted when the next row is cut, and otherwise
     /// when its event closes.
     pub positions: Vec<bool>,
+    /// How long marks of sources that promise move the begin of the run, from its first event on.
+    pub edge_ns: u64,
     /// Where the run goes on, if another builder began it.
     pub continues: Option<Continues>,
     /// Whether a rule that knows no promises takes sparse sources all the same.
@@ -159,6 +161,7 @@ impl BuilderConfig {
             parked_max: 262_144,
             pausable: Vec::new(),
             positions: Vec::new(),
+            edge_ns: EDGE_NS_DEFAULT,
             continues: None,
             sparse_without_promises: false,
         }
@@ -351,6 +354,8 @@ pub enum ConfigError {
 pub const NUMBER_BITS_MAX: u32 = 48;
 /// The shortest window.
 pub const WINDOW_EVENTS_MIN: u64 = 256;
+/// How long marks move the begin of a run by default.
+pub const EDGE_NS_DEFAULT: u64 = 2_000_000_000;
 /// The shortest time-out.
 pub const TIMEOUT_NS_MIN: u64 = 1_000;
 pub(crate) const NUMBER_BITS_MIN: u32 = 16;

@@ -56,7 +56,9 @@ impl Fragment {
             SourceNote::ExpectedIn(groups) => (7, groups),
             SourceNote::Named(groups) => (8, groups),
             SourceNote::Excused(number) => (9, number),
-            SourceNote::Behind(of) => (10, of),
+            SourceNote::Begin => (10, 0),
+            SourceNote::End(behind) => (11, behind),
+            SourceNote::Behind(of) => (12, of),
         };
         Self::note(source, NoteKind::Said, which, value)
     }
@@ -76,7 +78,9 @@ impl Fragment {
             7 => SourceNote::ExpectedIn(self.offset),
             8 => SourceNote::Named(self.offset),
             9 => SourceNote::Excused(self.offset),
-            10 => SourceNote::Behind(self.offset),
+            10 => SourceNote::Begin,
+            11 => SourceNote::End(self.offset),
+            12 => SourceNote::Behind(self.offset),
             _ => return None,
         })
     }
@@ -182,6 +186,13 @@ pub enum SourceNote {
     /// while events wait for it: they wait for it no more, until it speaks. The number is for who
     /// pushes fragments.
     Behind(u64),
+    /// By its mark, what follows is of the run. If it is required, the run begins at the first key
+    /// that it delivers or drops, unless that of another is later.
+    Begin,
+    /// By its mark, nothing more of it is of the run, nor a number below that one. If it is
+    /// required, the run ends with the last key that it has passed, unless that of another is
+    /// earlier.
+    End(u64),
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

@@ -29,8 +29,10 @@
 //! ```
 
 mod builder;
+mod closing;
 mod config;
 mod cutter;
+mod edges;
 mod excused;
 mod expected;
 mod fragment;
@@ -47,8 +49,8 @@ mod wanted;
 
 pub use builder::Builder;
 pub use config::{
-    BuilderConfig, ConfigError, Continues, IncompletePolicy, NUMBER_BITS_MAX, SourceRole,
-    TIMEOUT_NS_MIN, WINDOW_EVENTS_MIN,
+    BuilderConfig, ConfigError, Continues, EDGE_NS_DEFAULT, IncompletePolicy, NUMBER_BITS_MAX,
+    SourceRole, TIMEOUT_NS_MIN, WINDOW_EVENTS_MIN,
 };
 pub use cutter::{ColumnCut, Cut, Span};
 pub use fragment::{Discard, Fragment, FragmentFlags, NoteKind, SourceNote};

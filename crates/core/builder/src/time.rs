@@ -47,8 +47,9 @@ pub use self::offsets::{Offsets, Suggested};
 use self::pieces::Building;
 pub use self::regroup::{Group, regroup};
 pub use self::settings::{ClockConfig, Late, TimeConfig, Unmatched, WindowKind};
+use crate::closing::{Closing, ClosingEvent};
+use crate::edges::Edges;
 use crate::excused::Excused;
-use crate::matched::{Closing, ClosingEvent};
 use crate::wanted::Wanted;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Continues, Fragment, Matched, Matcher, Restart, Row,
@@ -67,6 +68,7 @@ pub struct TimeMatcher {
     closing: Closing,
     excused: Excused,
     wanted: Wanted,
+    edges: Edges,
     required: Vec<bool>,
     sparse: Vec<(usize, i64)>,
     coincidence: u32,
@@ -126,6 +128,7 @@ impl TimeMatcher {
             closing: Closing::new(config),
             excused: Excused::default(),
             wanted: Wanted::default(),
+            edges: Edges::new(config),
             required: sources().map(|index| config.sources[index].is_required()).collect(),
             sparse: sparse.map(|index| (index, time.clocks[index].lag_ns.cast_signed())).collect(),
             coincidence: time.coincidence,
@@ -197,10 +200,7 @@ impl TimeMatcher {
         if self.horizon.promises.has(index) {
             self.excuse(index, ns, ns, matched);
         }
-        let reason = match self.wanted.has(key_of(ns)) {
-            true => Entry::FragmentsLate,
-            false => Entry::FragmentsDiscardedPaused,
-        };
+        let reason = self.unwanted(key_of(ns), (ns, ns)).unwrap_or(Entry::FragmentsLate);
         match self.late {
             Late::Keep if reason == Entry::FragmentsLate => {
                 self.release_alone(index, ns, (&waiting, ordinal), EventFlags::LATE, matched);
@@ -265,6 +265,7 @@ impl TimeMatcher {
 
     /// Closes the events that are final, or all that may be.
     fn release(&mut self, forced: Forced, matched: &mut Matched) {
+        self.settle_edges();
         if self.forced(forced) == Forced::No && self.is_blocked() {
             return;
         }
@@ -288,7 +289,8 @@ impl TimeMatcher {
                     let passed_ns = if reference_ns < i64::MAX { reference_ns } else { passed_ns };
                     // What its own source may still deliver before it would be late.
                     let is_first = self.horizon.is_in_order(index) || self.horizon.lows[index] > ns;
-                    let is_final = until_ns < passed_ns && is_first;
+                    let waits = self.edges.waits(key_of(until_ns));
+                    let is_final = until_ns < passed_ns && is_first && !waits;
                     if !is_final && is_forced == Forced::No {
                         break;
                     }
@@ -304,7 +306,7 @@ impl TimeMatcher {
                         true => None,
                         false => self.blocker(begin_ns, end_ns, named, matched),
                     };
-                    let is_final = blocker.is_none();
+                    let is_final = blocker.is_none() && !self.edges.waits(key_of(end_ns));
                     if !is_final && is_forced == Forced::No {
                         self.note_blocker(blocker);
                         break;
@@ -437,8 +439,9 @@ impl TimeMatcher {
         }
         let Building { key, first_ns, bytes, flags, .. } = building;
         let reason = if complete { CloseReason::Complete } else { reason };
+        let unwanted = self.unwanted(key, (begin_ns, end_ns));
         let event =
-            ClosingEvent { key, first_ns, bytes, flags, groups, complete, ..self.event(reason) };
+            ClosingEvent { key, first_ns, bytes, flags, groups, complete, unwanted, reason };
         self.release_row(&event, matched);
     }
 
@@ -452,10 +455,8 @@ impl TimeMatcher {
                 self.release_alone(index, ns, (&waiting, ordinal), EventFlags::UNMATCHED, matched);
             }
             Unmatched::Count => {
-                let reason = match self.wanted.has(key_of(ns)) {
-                    true => Entry::FragmentsDiscardedUnmatched,
-                    false => Entry::FragmentsDiscardedPaused,
-                };
+                let unwanted = self.unwanted(key_of(ns), (ns, ns));
+                let reason = unwanted.unwrap_or(Entry::FragmentsDiscardedUnmatched);
                 matched.discard(index, ordinal, &waiting.fragment, reason);
             }
         }
@@ -473,7 +474,8 @@ impl TimeMatcher {
         let fragment = &waiting.fragment;
         let key = key_of(ns).max(self.next_key);
         matched.append_timed(index, key, (fragment, ordinal), key_of(ns));
-        let recorded = u64::from(self.wanted.has(key));
+        let unwanted = self.unwanted(key, (ns, ns));
+        let recorded = u64::from(unwanted.is_none());
         matched.count(index, Entry::FragmentsUnmatched, recorded);
         let (first_ns, bytes) = (waiting.arrived_ns, fragment.bytes.into());
         let flags = flag | flags_of(fragment);
@@ -482,29 +484,16 @@ impl TimeMatcher {
             first_ns,
             bytes,
             flags,
+            groups: 0,
             complete: true,
-            ..self.event(CloseReason::Complete)
+            unwanted,
+            reason: CloseReason::Complete,
         };
         self.release_row(&event, matched);
     }
 
-    fn event(&self, reason: CloseReason) -> ClosingEvent {
-        let flags = EventFlags::default();
-        ClosingEvent {
-            key: 0,
-            first_ns: 0,
-            bytes: 0,
-            flags,
-            groups: 0,
-            complete: false,
-            wanted: true,
-            reason,
-        }
-    }
-
     fn release_row(&mut self, event: &ClosingEvent, matched: &mut Matched) {
-        let wanted = self.wanted.has(event.key);
-        let row: Row = self.closing.row(&ClosingEvent { wanted, ..*event });
+        let row: Row = self.closing.row(event);
         matched.release(row, self.now_ns);
         self.next_key = event.key + 1;
     }
@@ -543,6 +532,7 @@ impl Matcher for TimeMatcher {
                 }
             }
             if self.horizon.promises.has(index) {
+                self.edges.deliver(index, run[0].number);
                 self.horizon.hear(index);
             }
         }

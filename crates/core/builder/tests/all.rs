@@ -6,6 +6,7 @@ mod closing;
 mod conformance;
 mod continuing;
 mod cutting;
+mod edges;
 mod expected;
 mod groups_by_time;
 mod histories;

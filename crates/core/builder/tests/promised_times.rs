@@ -540,3 +540,70 @@ fn what_is_sent_again_at_once_is_taken_however_far_apart_its_times_are() {
     run.0.finish(now_ns + 2 * MS);
     assert_eq!((run.0.rows.len(), run.0.complete(), run.0.lost()), (20, 20, 0));
 }
+
+#[test]
+fn a_run_begins_and_ends_at_windows_that_all_front_ends_have() {
+    // The second one's clock is a bit behind, and it starts and stops earlier or later.
+    let own = |event: u64| at(event) - WINDOW / 2;
+    for (first, last) in [(4, 96), (1, 96), (4, 99), (1, 99)] {
+        let mut run = Run::front_ends(2);
+        (0..2).for_each(|source| run.say(at(1), source, SourceNote::Begin));
+        for event in 1..100 {
+            run.send(at(event), 0, &[at(event)]);
+            if (first..=last).contains(&event) {
+                run.send(at(event), 1, &[own(event)]);
+            }
+            run.0.poll(at(event));
+            if event == last {
+                run.say(at(event), 1, SourceNote::End(own(event) + 1));
+            }
+        }
+        run.say(at(100), 0, SourceNote::End(at(99) + 1));
+        run.0.poll(at(100));
+        let whole = last + 1 - first;
+        assert_eq!(run.0.rows.len() as u64, whole, "nothing waits for the end of the run");
+        run.0.finish(at(100));
+        let outside = [0, 1].map(|source| run.0.count(source, Entry::FragmentsOutsideRun));
+        assert_eq!(outside, [99 - whole, 0]);
+        assert_eq!((run.0.complete() as u64, run.0.lost()), (whole, 0));
+        assert_eq!(run.0.total(Entry::FragmentsMissing), 0);
+    }
+}
+
+#[test]
+fn what_is_missing_between_the_edges_of_a_run_by_time_is_lost() {
+    let mut run = Run::front_ends(3);
+    (0..3).for_each(|source| run.say(at(1), source, SourceNote::Begin));
+    // Of the second one an event in the middle is missing. The third one only promises.
+    run.events(&[0, 1], 1..20);
+    run.events(&[0], 20..21);
+    run.events(&[0, 1], 21..40);
+    for event in 40..4_000 {
+        run.say(at(event), 2, SourceNote::LowWater(at(event)));
+        run.events(&[0, 1], event..event + 1);
+    }
+    assert_eq!(run.0.rows.len(), 3_998, "a promise is no first time");
+    // It dies, and its mark is heard of when nothing waits for it any more.
+    run.events(&[0, 1], 4_000..6_000);
+    run.say(at(6_000), 2, SourceNote::End(at(3_999)));
+    (0..2).for_each(|source| run.say(at(6_000), source, SourceNote::End(0)));
+    run.0.poll(at(6_000));
+    run.0.finish(at(6_000));
+    assert_eq!((run.0.rows.len(), run.0.total(Entry::FragmentsOutsideRun)), (5_999, 0));
+    let missing = [1, 2].map(|source| run.0.count(source, Entry::FragmentsMissing));
+    assert_eq!(missing, [1, 5_999]);
+}
+
+#[test]
+fn a_run_by_time_that_is_stopped_before_clocks_stand_has_what_its_front_ends_share() {
+    let mut run = Run::front_ends(2);
+    (0..2).for_each(|source| run.say(at(1), source, SourceNote::Begin));
+    run.send(at(1), 0, &[at(1), at(2)]);
+    run.say(at(2), 0, SourceNote::End(at(2) + 1));
+    run.send(at(2), 1, &[at(2), at(3)]);
+    run.say(at(3), 1, SourceNote::End(at(3) + 1));
+    run.0.poll(at(3));
+    run.0.finish(at(3));
+    assert_eq!((run.0.rows.len(), run.0.complete(), run.0.lost()), (1, 1, 0));
+    assert_eq!([0, 1].map(|source| run.0.count(source, Entry::FragmentsOutsideRun)), [1, 1]);
+}

@@ -459,7 +459,7 @@ fn the_ledger_balances_whatever_sources_promise() {
                 3 => next = vec![random.next_u64() >> random.below(64); count],
                 _ => {}
             }
-            let note = match random.below(20) {
+            let note = match random.below(22) {
                 0 => Some(SourceNote::Numbering),
                 1 => Some(SourceNote::Session { key_bits: random.below(70) as u32 }),
                 2 => Some(SourceNote::Idle(random.chance(500))),
@@ -468,6 +468,8 @@ fn the_ledger_balances_whatever_sources_promise() {
                 5 => Some(SourceNote::Attached),
                 6 => Some(SourceNote::LowWater(random.next_u64() >> random.below(64))),
                 7..10 => Some(SourceNote::LowWater(next[source])),
+                10 => Some(SourceNote::Begin),
+                11 => Some(SourceNote::End(random.next_u64() >> random.below(64))),
                 _ => None,
             };
             if let Some(note) = note {

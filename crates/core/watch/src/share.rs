@@ -69,6 +69,7 @@ pub fn expected(source: &SourceLedger) -> u64 {
         Entry::FragmentsAmbiguous,
         Entry::FragmentsDiscardedDisabled,
         Entry::FragmentsDiscardedPaused,
+        Entry::FragmentsOutsideRun,
         Entry::FragmentsNotOwned,
         Entry::FragmentsForeign,
         Entry::FragmentsDiscardedUnmatched,

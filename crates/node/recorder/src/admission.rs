@@ -20,7 +20,7 @@ use crate::link_keys::WHOLE_BITS;
 use crate::link_log::Log;
 use crate::link_samples::SampleLog;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
-use crate::sessions::Sessions;
+use crate::sessions::{Counted, Sessions};
 
 /// What the log of a channel link has in place of what a source says of itself.
 const OF_LINK: SourceLog = SourceLog {
@@ -219,7 +219,7 @@ impl Sessions {
             if is_of_other_run {
                 log.pass_over(ingest, opening.hello.session);
             }
-            if joins && log.outside_until == u64::MAX {
+            if joins && log.outside_until == u64::MAX && !log.marks {
                 log.outside_until = record.made;
             }
             if let Ok(destination) = log.destination {
@@ -238,13 +238,15 @@ impl Sessions {
     ) -> Result<usize, Ended> {
         let index = known.unwrap_or(self.sessions.len());
         let mut session = self.joined(ingest, index, opening)?;
+        let front_ends = &self.of_run.live.front_ends;
         if let Some(former) = known.map(|index| &mut self.sessions[index]) {
+            let outside = former.take_outside();
+            front_ends.came_outside(&former.name, outside);
             former.count_lost(ingest);
             former.mark(ingest);
             former.set_waited(ingest, false);
             former.say(ingest, SourceNote::Gone);
         }
-        let front_ends = &self.of_run.live.front_ends;
         let is_required = session.names.iter().any(|name| front_ends.is_required(name));
         front_ends.tell(&session.name, |one| one.begin(is_required, opening.hello.release));
         session.logs.iter_mut().for_each(|log| log.begin(ingest, opening.hello.session));
@@ -297,7 +299,11 @@ impl Sessions {
         }
         for (source, number) in delivered {
             self.sources[source].set_held(ingest, false);
-            self.sources[source].log = Some((index, number));
+            let former = self.sources[source].log.replace((index, number));
+            if let Some((session, log)) = former.filter(|(session, _)| *session != index) {
+                // It is refused if it comes back.
+                self.sessions[session].logs[log].destination = Err(ByeReason::NAME_IN_USE);
+            }
         }
         let names: Vec<String> = opening.names().collect();
         let of_hello = (&opening.hello, &*opening.token, self.of_run.number);
@@ -327,7 +333,8 @@ impl Sessions {
             _ if is_of_other_run => record.made,
             Some(decided) if decided > record.made => return Err(other_logs()),
             Some(decided) => decided.max(record.first),
-            None => record.first,
+            // It may not have read how far its items were taken and counted outside the run.
+            None => self.counted(opening, record).max(record.first),
         };
         if let Some(decided) = known(Position::LINK) {
             let lost = match hello.release {
@@ -344,6 +351,7 @@ impl Sessions {
         log.samples = lanes.as_ref().map(samples);
         log.made = record.made;
         log.is_reference = source_log.flags & SourceLog::REFERENCE != 0;
+        log.marks = source_log.flags & SourceLog::MARKS != 0 && lanes.is_none();
         // What the configuration says holds over the hello.
         log.expected_in = expected_in.map(|groups| match groups {
             0 => source_log.groups,
@@ -355,10 +363,21 @@ impl Sessions {
         Ok(log)
     }
 
+    /// The items of a log up to which sequence were counted outside this run; 0: none.
+    fn counted(&self, opening: &Opening, record: &LogRecord) -> u64 {
+        let (hello, of) = (&opening.hello, record.log as usize);
+        let is_it =
+            |one: &&Counted| one.session == hello.session && one.name == hello.name.as_str();
+        let counted = self.counted.iter().find(is_it).and_then(|one| one.taken.get(of));
+        counted.copied().filter(|taken| *taken <= record.made).unwrap_or(0)
+    }
+
     /// The index of the source of that name, if the session of that index may deliver it.
     fn source_for(&self, index: usize, name: &str, log: &SourceLog) -> Result<usize, ByeReason> {
         let &source = self.by_name.get(name).ok_or(ByeReason::NAME)?;
-        let is_free = self.sources[source].log.is_none_or(|(session, _)| session == index);
+        let is_free = self.sources[source]
+            .log
+            .is_none_or(|(session, _)| session == index || self.sessions[session].is_gone());
         let live = &self.of_run.live;
         let is_by_time = live.is_by_time && self.sources[source].lanes.is_none();
         // A time of fewer bits would say nothing of the hour.

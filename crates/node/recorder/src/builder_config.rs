@@ -14,6 +14,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         owned: config.own.clone(),
         number_bits: number_bits(&config.sources),
         timeout_ns: config.build.timeout_ns,
+        edge_ns: config.edge_ns,
         window_events: config.build.window_events,
         reorder_events: config.build.reorder_events,
         incomplete: config.build.incomplete,

@@ -230,6 +230,12 @@ impl Commander {
         self.stage
     }
 
+    /// Whether the run is being stopped.
+    #[inline]
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.goal == Some(Stage::Stopped)
+    }
+
     /// The number of the last command that was given; 0: none.
     pub(crate) fn number(&self) -> u64 {
         self.number

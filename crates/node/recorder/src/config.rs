@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catchment_builder::{IncompletePolicy, OwnedKeys, SourceRole};
+use catchment_builder::{EDGE_NS_DEFAULT, IncompletePolicy, OwnedKeys, SourceRole};
 use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::RunId;
@@ -41,6 +41,8 @@ pub struct RecorderConfig {
     pub sources: Vec<SourceConfig>,
     /// How front-ends connect.
     pub access: LinkAccess,
+    /// How long their marks move the begin of the run, from its first event on.
+    pub edge_ns: u64,
     /// Where else they connect, beside the address of their sources: all of these have one then.
     pub listeners: Vec<Listener>,
     /// Where they go on when the run ends, and come from when it begins. Without it, they connect
@@ -353,6 +355,7 @@ impl RecorderConfig {
             run_number: 1,
             sources,
             access: LinkAccess::default(),
+            edge_ns: EDGE_NS_DEFAULT,
             listeners: Vec::new(),
             standby: None,
             end_wait_ns: Self::end_wait_of(10_000_000_000),

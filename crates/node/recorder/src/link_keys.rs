@@ -13,10 +13,15 @@ pub(crate) struct Keys {
     /// No lower key will follow, as far as was said; above the last one.
     pub(crate) low_water: u64,
     /// The low-water key that was said last, as it was said.
-    pub(crate) promised: Option<u64>,
+    promised: Option<u64>,
 }
 
 impl Keys {
+    /// The keys of a source that has delivered none, with so many bits.
+    pub(crate) fn new(kind: KeyKind, bits: u8) -> Self {
+        Self { kind, bits, last: None, low_water: 0, promised: None }
+    }
+
     /// The key, unwrapped, if it rises.
     pub(crate) fn rise(self, key: u64) -> Option<u64> {
         if self.bits == WHOLE_BITS {
@@ -74,6 +79,16 @@ impl Keys {
         }
     }
 
+    /// None follows that key, or the last one where its sender does not say it. Returns the key
+    /// behind it; 0 if there is none.
+    pub(crate) fn end(&mut self, last: Option<u64>) -> u64 {
+        let mask = if self.bits == WHOLE_BITS { u64::MAX } else { (1 << self.bits) - 1 };
+        if let Some(behind) = last.or(self.last).and_then(|last| last.checked_add(1)) {
+            self.promise(behind & mask);
+        }
+        self.low_water
+    }
+
     /// They begin again.
     pub(crate) fn begin(&mut self) {
         (self.last, self.low_water, self.promised) = (None, 0, None);
@@ -90,15 +105,17 @@ mod tests {
     use super::*;
 
     fn keys(bits: u8) -> Keys {
-        Keys { kind: KeyKind::Number, bits, last: None, low_water: 0, promised: None }
+        Keys::new(KeyKind::Number, bits)
     }
 
     #[test]
     fn times_may_be_equal_and_each_promises_nothing_above_itself() {
-        let mut times = Keys { kind: KeyKind::Time, ..keys(WHOLE_BITS) };
+        let mut times = Keys::new(KeyKind::Time, WHOLE_BITS);
         times.take(9);
         assert_eq!((times.rise(9), times.rise(8), times.low_water), (Some(9), None, 9));
         assert_eq!((times.promise(9), times.promise(10), times.rise(9)), (None, Some(10), Some(9)));
+        times.take(10);
+        assert_eq!((times.end(None), times.end(Some(10)), times.end(Some(19))), (11, 11, 20));
     }
 
     #[test]
@@ -121,8 +138,9 @@ mod tests {
         assert_eq!(keys.rise(145_000 % (1 << 16)), Some(145_000));
         keys.take(145_000);
         assert_eq!((keys.last, keys.low_water), (Some(145_000), 145_001));
+        assert_eq!((keys.end(None), keys.end(Some(145_000 % (1 << 16)))), (145_001, 145_001));
         keys.begin();
-        assert_eq!(keys.rise(3), Some(3));
+        assert_eq!((keys.end(None), keys.rise(3)), (0, Some(3)));
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub(crate) struct Log {
     pub(crate) fragment_bytes_max: u64,
     /// Items below are of no run: they are counted, and durable.
     pub(crate) outside_until: u64,
+    /// Whether its sender marks begin and end of runs, and has marked the end of this one.
+    pub(crate) marks: bool,
+    has_ended: bool,
     /// What was counted as outside the run, and its bytes, since that was told last.
     pub(crate) outside: Outside,
     /// Whether others wait for its source where its connection ends without a word.
@@ -104,12 +107,14 @@ impl Log {
             made: next,
             fragment_bytes_max,
             outside_until: 0,
+            marks: false,
+            has_ended: false,
             outside: Outside::default(),
             is_required: false,
             is_reference: false,
             named: 0,
             expected_in: None,
-            keys: Keys { kind, bits, last: None, low_water: 0, promised: None },
+            keys: Keys::new(kind, bits),
             is_idle: false,
             open: None,
             told_ns: 0,
@@ -146,6 +151,10 @@ impl Log {
             if self.is_reference {
                 self.say(ingest, SourceNote::Named(self.named));
             }
+            // One that joins a run is in it with all that it sends; another one from its mark on.
+            if self.marks && !self.is_outside() {
+                self.say(ingest, SourceNote::Begin);
+            }
         }
     }
 
@@ -178,7 +187,7 @@ impl Log {
     /// Whether its next item is of no run.
     #[inline]
     pub(crate) fn is_outside(&self) -> bool {
-        self.taken < self.outside_until
+        self.has_ended || self.taken < self.outside_until
     }
 
     /// The run ends, and the connection stays: a fragment of which parts are missing is of no run.
@@ -420,12 +429,12 @@ impl Log {
         }
     }
 
-    /// Takes a mark, in the run of that number.
+    /// Takes a mark, in the run of that number, which is being stopped or not.
     pub(crate) fn take_mark(
         &mut self,
         ingest: &mut Ingest,
         mark: &Mark,
-        run_number: u64,
+        (run_number, is_to_stop): (u64, bool),
     ) -> Result<(), Fault> {
         let new = mark.count - self.repeats(mark.sequence, mark.count)?;
         if new == 0 {
@@ -439,7 +448,10 @@ impl Log {
         match mark.kind {
             MarkKind::Abandoned => {
                 // Those of no run are no loss of this one, and their keys are none of its own.
-                let outside = new.min(self.outside_until.saturating_sub(self.taken));
+                let outside = match self.has_ended {
+                    true => new,
+                    false => new.min(self.outside_until.saturating_sub(self.taken)),
+                };
                 if outside > 0 {
                     self.outside.count += outside;
                     self.pass(ingest, outside, None);
@@ -454,13 +466,35 @@ impl Log {
             }
             MarkKind::Numbering => {
                 self.keys.begin();
-                self.say(ingest, SourceNote::Numbering);
+                if !self.has_ended {
+                    self.say(ingest, SourceNote::Numbering);
+                }
             }
-            MarkKind::Begin | MarkKind::End if mark.run_number != run_number => {
+            // An end that nobody asked for may be one that is sent again in a run that goes on.
+            MarkKind::Begin | MarkKind::End
+                if mark.run_number != run_number || mark.kind == MarkKind::End && !is_to_stop =>
+            {
                 let account = self.destination.map(|one| one.account as usize).ok();
                 if let Some(link) = account.and_then(|account| ingest.link(account)) {
                     link.marks_ignored.fetch_add(1, Relaxed);
                 }
+            }
+            // One that connects again while the run is being stopped may mark once more that it
+            // joins: what it has ended stays so.
+            MarkKind::Begin if self.marks && !self.has_ended => {
+                if self.is_outside() {
+                    self.outside_until = 0;
+                    self.say(ingest, SourceNote::Begin);
+                }
+                let key = Some(mark.key).filter(|_| has_keys);
+                if let Some(low_water) = key.and_then(|key| self.keys.promise(key)) {
+                    self.say(ingest, SourceNote::LowWater(low_water));
+                }
+            }
+            MarkKind::End if self.marks && !self.is_outside() => {
+                let behind = self.keys.end(Some(mark.key_last).filter(|_| has_keys));
+                self.say(ingest, SourceNote::End(behind));
+                self.has_ended = true;
             }
             MarkKind::Begin | MarkKind::End | MarkKind::Setting => {}
         }

@@ -203,6 +203,13 @@ impl Session {
         access.admits(&self.token, &self.name)
     }
 
+    /// Whether its sender has been gone for longer than events wait for it, and has sent nothing
+    /// for this run: another one may deliver its sources.
+    pub(crate) fn is_gone(&self) -> bool {
+        let is_outside = self.logs.iter().all(|log| log.outside_until == u64::MAX);
+        self.control.is_none() && matches!(self.wait, Wait::Over) && is_outside
+    }
+
     /// Counts what its sender held when its process ended, as far as that is known.
     pub(crate) fn count_lost(&self, ingest: &mut Ingest) {
         for log in &self.logs {
@@ -294,7 +301,7 @@ impl Session {
         (self.sent, self.commander) = (sent, commander.enter());
         for (log, former) in self.logs.iter_mut().zip(logs) {
             log.follow(former);
-            // Which are of the run says the first ping of a sender that is prepared.
+            // Which are of the run says a mark, or the first ping of a sender that is prepared.
             log.outside_until = u64::MAX;
         }
         self.logs.iter_mut().for_each(|log| log.begin(ingest, self.number));
@@ -366,7 +373,7 @@ impl Session {
             }
             Data::Attach(_) => return Ok(Taken::Continue(())),
         };
-        let run_number = self.run_number;
+        let of_run = (self.run_number, self.commander.is_to_stop());
         let log = self.log(number, connection)?;
         let Ok(destination) = log.destination else {
             return Err(Fault::UnknownLog { got: number });
@@ -379,7 +386,7 @@ impl Session {
                 log.take_part(ingest, destination, (part, body), was_held)?
             }
             Data::Mark(ref mark, _) => {
-                log.take_mark(ingest, mark, run_number)?;
+                log.take_mark(ingest, mark, of_run)?;
                 Taken::Continue(())
             }
             Data::Heartbeat(_) | Data::Attach(_) => Taken::Continue(()),
@@ -426,7 +433,9 @@ impl Session {
         }
         self.cookie = ping.cookie;
         if self.commander.is_prepared_to_start(&self.name, front_ends) {
-            self.logs.iter_mut().for_each(|log| log.outside_until = log.made);
+            // Where a log marks the begin, its mark says so.
+            let logs = self.logs.iter_mut().filter(|log| !log.marks);
+            logs.for_each(|log| log.outside_until = log.made);
         }
         if self.commander.stage() == Stage::Stopped && self.stop_at.is_none() {
             self.stop_at = Some(self.logs.iter().map(|log| log.made).collect());
@@ -451,9 +460,12 @@ impl Session {
     /// Whether its sender holds nothing of the run that ends, as far as it has said. One that
     /// nobody has commanded has no end of the run to report, unless it is away.
     pub(crate) fn has_ended_run(&self) -> bool {
-        let is_commanded = self.commander.takes_commands() && self.commander.stage() != Stage::Free;
+        let (takes_commands, stage) = (self.commander.takes_commands(), self.commander.stage());
+        let is_commanded = takes_commands && stage != Stage::Free;
+        // Where logs mark the begin, a sender that has started may hold all of the run's items.
+        let has_begun = takes_commands && !matches!(stage, Stage::Free | Stage::Prepared);
         self.is_drained()
-            || self.logs.iter().all(|log| log.outside_until == u64::MAX)
+            || !has_begun && self.logs.iter().all(|log| log.outside_until == u64::MAX)
             || !is_commanded && self.control.is_some()
     }
 

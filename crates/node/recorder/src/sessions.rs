@@ -5,8 +5,7 @@
 //! data connection is held while there is no memory for its next item. Answers on control are made
 //! when the system can take them: nothing queues.
 //!
-//! What data connections bring is in `data.rs`, and how a session goes on into a run in
-//! `border.rs`.
+//! What data connections bring is in `data.rs`, how sessions go on into a run in `border.rs`.
 //!
 //! Limits: those of section 10 of the specification. A name has one session at a time, which is
 //! kept if one of its logs is a source: there are no more sessions than sources.
@@ -28,6 +27,7 @@ use catchment_wire::session::{
 };
 use catchment_wire::{channel_link, event_link, link};
 
+pub(crate) use self::border::Counted;
 use crate::admission::{Opening, Source, account_of, refusal_of};
 use crate::commander::Commander;
 use crate::destinations::{Destination, SenderConfig};
@@ -61,6 +61,8 @@ pub(crate) struct Sessions {
     pub(crate) sources: Vec<Source>,
     pub(crate) by_name: BTreeMap<String, usize>,
     pub(crate) sessions: Vec<Session>,
+    /// Those that have to open their session again in this run.
+    pub(crate) counted: Vec<Counted>,
     /// The source whose fragments name the groups of events, once it has come.
     pub(crate) reference: Option<usize>,
     /// By endpoint.
@@ -215,6 +217,7 @@ impl Sessions {
             sources,
             by_name,
             sessions,
+            counted: Vec::new(),
             reference: None,
             connections,
             closing,

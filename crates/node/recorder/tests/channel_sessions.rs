@@ -162,7 +162,7 @@ fn a_sender_that_dies_has_what_it_held_counted_when_another_one_comes() {
     let recorder = Recorder::start(config(folder.path())).unwrap();
     // It has made 30 packets, and sends none.
     let logs = [("", 0, 30)];
-    let opening = Opening { name: "link", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let opening = Opening::of("link", 7, &logs);
     let mut bytes = hello(&opening, (0, 0));
     bytes[10] = Service::Channels as u8;
     let mut dying = TcpStream::connect(recorder.addresses()[0]).unwrap();

@@ -38,7 +38,7 @@ fn connect(recorder: &Recorder, name: &str) -> FrontEnd {
 
 /// One that has seen so many commands.
 fn connect_again(recorder: &Recorder, name: &str, command: u64) -> FrontEnd {
-    let opening = Opening { name, session: 7, run: [0; 16], logs: &LOGS, key_bits: 64 };
+    let opening = Opening::of(name, 7, &LOGS);
     FrontEnd::connect_as(recorder.addresses()[0], &opening, (Hello::ANSWERS, command))
 }
 

@@ -33,7 +33,7 @@ fn config(folder: &Path) -> RecorderConfig {
 /// The front-end of a source, which holds items of these positions.
 fn connect(recorder: &Recorder, name: &str, (first, made): (u64, u64)) -> FrontEnd {
     let logs = [("", first, made)];
-    let opening = Opening { name, session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let opening = Opening::of(name, 7, &logs);
     let mut front_end = FrontEnd::connect(recorder.addresses()[0], &opening);
     front_end.attach(recorder.addresses()[0]);
     front_end

@@ -33,7 +33,7 @@ fn config(folder: &Path, sources: &[(&str, SourceRole)]) -> RecorderConfig {
 fn connect(recorder: &Recorder, name: &str, logs: &[&str]) -> FrontEnd {
     let address = recorder.addresses()[0];
     let logs: Vec<_> = logs.iter().map(|&log| (log, 0, 0)).collect();
-    let opening = Opening { name, session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let opening = Opening::of(name, 7, &logs);
     let mut front_end = FrontEnd::connect(address, &opening);
     front_end.attach(address);
     front_end

@@ -38,7 +38,7 @@ fn config(folder: &Path) -> RecorderConfig {
 }
 
 fn opening<'a>(session: u64, logs: &'a [(&'a str, u64, u64)]) -> Opening<'a> {
-    Opening { name: "camera", session, run: [0; 16], logs, key_bits: 64 }
+    Opening::of("camera", session, logs)
 }
 
 fn connect(recorder: &Recorder, opening: &Opening<'_>) -> FrontEnd {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use catchment_fixtures::{sender_to, wait_while};
 use catchment_frontend::{Frontend, Reading, Setting};
+use catchment_model::Entry;
 use catchment_recorder::{
     Recorder, RecorderConfig, RecorderError, Report, RunSummary, Scalar, SourceConfig, Stage,
     Standby, Standing,
@@ -58,8 +59,11 @@ impl Rig {
 }
 
 fn connect(address: SocketAddr, flags: u8) -> FrontEnd {
-    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &LOGS, key_bits: 64 };
-    let mut front_end = FrontEnd::connect_as(address, &opening, (flags, 0));
+    connect_by(address, &Opening::of("camera", 7, &LOGS), flags)
+}
+
+fn connect_by(address: SocketAddr, opening: &Opening<'_>, flags: u8) -> FrontEnd {
+    let mut front_end = FrontEnd::connect_as(address, opening, (flags, 0));
     front_end.attach(address);
     front_end
 }
@@ -67,14 +71,24 @@ fn connect(address: SocketAddr, flags: u8) -> FrontEnd {
 /// Sends fragments whose keys are their sequences, and waits until they are durable. In a run, the
 /// board sends the same keys.
 fn send(front_end: &mut FrontEnd, keys: std::ops::Range<u64>, board: Option<&UdpSocket>) {
+    send_behind(front_end, 0, keys, board);
+}
+
+/// The same behind so many marks: the sequences are that much above the keys.
+fn send_behind(
+    front_end: &mut FrontEnd,
+    marks: u64,
+    keys: std::ops::Range<u64>,
+    board: Option<&UdpSocket>,
+) {
     for key in keys.clone() {
-        front_end.send(0, key, &[(key, &key.to_le_bytes())]);
+        front_end.send(0, marks + key, &[(key, &key.to_le_bytes())]);
         if let Some(board) = board {
             board.send(&packet(0, ByteOrder::Little, &[(key as u32, b"board")])).unwrap();
         }
     }
-    while front_end.durable(0) < keys.end {
-        front_end.promise(&[(0, Heartbeat::LOW_WATER, keys.end, keys.end)]);
+    while front_end.durable(0) < marks + keys.end {
+        front_end.promise(&[(0, Heartbeat::LOW_WATER, marks + keys.end, keys.end)]);
         front_end.ping();
     }
 }
@@ -225,9 +239,13 @@ fn a_fragment_of_which_a_part_came_outside_the_run_is_not_of_the_run() {
 
 /// A front-end that is connected between runs.
 fn connected(rig: &Rig) -> (FrontEnd, SocketAddr, Standing) {
+    connected_by(rig, &Opening::of("camera", 7, &LOGS))
+}
+
+fn connected_by(rig: &Rig, opening: &Opening<'_>) -> (FrontEnd, SocketAddr, Standing) {
     let standing = rig.standby.stand(&rig.config).unwrap();
     let address = standing.addresses()[0];
-    (connect(address, Hello::ANSWERS), address, standing)
+    (connect_by(address, opening, Hello::ANSWERS), address, standing)
 }
 
 /// Has a front-end prepare and start in a run that is armed.
@@ -251,7 +269,7 @@ fn what_a_front_end_that_is_away_holds_at_the_end_of_the_run_is_not_outside_of_i
     wait_while(|| rig.is_connected());
     let (_summary, _standing) = rig.end(recorder);
     let logs = [("", 20, 50)];
-    let opening = Opening { name: "camera", session: 7, run, logs: &logs, key_bits: 64 };
+    let opening = Opening { run, ..Opening::of("camera", 7, &logs) };
     let front_end = FrontEnd::connect_as(address, &opening, (Hello::ANSWERS, 2));
     let [grant] = front_end.grants[..] else { panic!("{:?}", front_end.bye) };
     // It counts what it holds as held at the end of the run: none of it is confirmed.
@@ -274,6 +292,53 @@ fn a_front_end_that_has_not_stopped_is_told_that_the_run_has_ended() {
 }
 
 #[test]
+fn a_mark_ends_the_run_only_while_that_is_being_stopped() {
+    let rig = Rig::new();
+    let marking = Opening { marks: true, ..Opening::of("camera", 7, &LOGS) };
+    let (mut front_end, _, standing) = connected_by(&rig, &marking);
+    drop(standing);
+    let recorder = beside(&mut front_end, || Recorder::start_paused(rig.config.clone()).unwrap());
+    begin(&rig, &mut front_end, &recorder);
+    let (run, board) = (rig.config.run_number, board(&recorder));
+    front_end.mark(0, 0, (MarkKind::Begin, run));
+    send_behind(&mut front_end, 1, 0..20, Some(&board));
+    // By mistake, or again in a run that was resumed.
+    front_end.mark(0, 21, (MarkKind::End, run));
+    send_behind(&mut front_end, 2, 20..40, Some(&board));
+    rig.standby.front_ends().go_to(Stage::Stopped);
+    front_end.read_until(|one| one.commands.len() == 3);
+    front_end.mark(0, 42, (MarkKind::End, run));
+    front_end.ping_until(|one| one.taken(0) == 43);
+    for key in 40..45_u32 {
+        board.send(&packet(0, ByteOrder::Little, &[(key, b"board")])).unwrap();
+    }
+    obey(&mut front_end, (3, CommandKind::STOP));
+    let (summary, _standing) = beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (0..40).collect::<Vec<_>>());
+    let ledger = &summary.last.ledger;
+    let beyond = [Entry::FragmentsOutsideRun, Entry::FragmentsDiscardedPaused];
+    assert_eq!(beyond.map(|entry| ledger.sources[0][entry]).iter().sum::<u64>(), 5);
+    assert_eq!(ledger.total()[Entry::FragmentsMissing], 0);
+    assert_eq!(summary.last.links[1].marks_ignored, 1);
+    assert!(front_end.bye.is_none());
+    rig.standby.end();
+}
+
+#[test]
+fn a_front_end_that_has_started_and_whose_begin_was_not_taken_may_hold_items_of_the_run() {
+    let rig = Rig::new();
+    let marking = Opening { marks: true, ..Opening::of("camera", 7, &LOGS) };
+    let (mut front_end, _, standing) = connected_by(&rig, &marking);
+    drop(standing);
+    let recorder = beside(&mut front_end, || Recorder::start_paused(rig.config.clone()).unwrap());
+    begin(&rig, &mut front_end, &recorder);
+    let (_summary, _standing) = rig.end(recorder);
+    // It opens its session again, and is told then what it holds of the run.
+    assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+    rig.standby.end();
+}
+
+#[test]
 fn who_comes_back_in_a_run_that_began_meanwhile_sends_for_it_at_once() {
     let rig = Rig::new();
     let (mut front_end, address, standing) = connected(&rig);
@@ -284,7 +349,7 @@ fn who_comes_back_in_a_run_that_began_meanwhile_sends_for_it_at_once() {
     drop(standing);
     let recorder = Recorder::start(rig.config.clone()).unwrap();
     let logs = [("", 10, 15)];
-    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let opening = Opening::of("camera", 7, &logs);
     let mut front_end = FrontEnd::connect_as(address, &opening, (Hello::ANSWERS, 0));
     let welcome = front_end.welcome.unwrap();
     assert_eq!((welcome.run, welcome.state), (recorder.run().0, RunState::Recording));
@@ -377,7 +442,7 @@ fn who_takes_no_commands_opens_its_session_again_in_the_run() {
     let recorder = Recorder::start(rig.config.clone()).unwrap();
     assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
     let logs = [("", 10, 10)];
-    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let opening = Opening::of("camera", 7, &logs);
     let mut front_end = FrontEnd::connect(address, &opening);
     assert_eq!(front_end.welcome.unwrap().run, recorder.run().0);
     front_end.attach(address);
@@ -444,6 +509,53 @@ fn a_run_takes_the_listeners_from_those_that_work_with_them_until_then() {
     send(&mut front_end, 20..30, None);
     assert!(rig.is_connected() && front_end.bye.is_none());
     drop(next);
+    rig.standby.end();
+}
+
+#[test]
+fn what_was_counted_between_runs_is_not_taken_again_in_the_run() {
+    let rig = Rig::new();
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let address = standing.addresses()[0];
+    let mut front_end = connect(address, 0);
+    send(&mut front_end, 0..10, None);
+    wait_while(|| rig.outside() < 10);
+    drop(standing);
+    let recorder = Recorder::start(rig.config.clone()).unwrap();
+    // It has not read that these are durable.
+    let logs = [("", 0, 10)];
+    let opening = Opening::of("camera", 7, &logs);
+    assert_eq!(front_end.read_bye().0.reason, ByeReason::ENDING);
+    let mut front_end = FrontEnd::connect(address, &opening);
+    let [grant] = front_end.grants[..] else { panic!("{:?}", front_end.bye) };
+    assert_eq!((grant.answer, grant.next, grant.durable), (GrantAnswer::Joins, 10, 10));
+    front_end.attach(address);
+    send(&mut front_end, 10..30, Some(&board(&recorder)));
+    let (summary, _standing) = beside(&mut front_end, || rig.end(recorder));
+    assert_eq!(keys(&summary), (10..30).collect::<Vec<_>>());
+    assert_eq!(rig.outside(), 10);
+    rig.standby.end();
+}
+
+#[test]
+fn the_source_of_a_front_end_that_is_gone_between_runs_is_free_for_another_one() {
+    let mut rig = Rig::new();
+    rig.config.sources[1].name = "detector/left".to_owned();
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let address = standing.addresses()[0];
+    let logs = [("left", 0, 0)];
+    let all = Opening::of("detector", 7, &logs);
+    let one = Opening::of("detector/left", 8, &LOGS);
+    let front_end = FrontEnd::connect(address, &all);
+    let refused = FrontEnd::connect(address, &one);
+    assert_eq!(refused.bye.as_ref().unwrap().0.reason, ByeReason::NAME_IN_USE);
+    drop(front_end);
+    wait_while(|| FrontEnd::connect(address, &one).bye.is_some());
+    // Where it comes back, its source is another one's.
+    wait_while(|| rig.standby.front_ends().list()["detector/left"].is_connected);
+    let front_end = FrontEnd::connect(address, &all);
+    assert_eq!(front_end.grants[0].answer, GrantAnswer::Refused);
+    drop((front_end, standing));
     rig.standby.end();
 }
 

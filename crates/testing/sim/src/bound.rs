@@ -65,9 +65,11 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
             one[Entry::FragmentsDiscardedMemory]
                 + one[Entry::FragmentsDiscardedDisk]
                 + one[Entry::FragmentsNotTaken]
+                + one[Entry::FragmentsOutsideRun]
                 + if waits { one[Entry::FragmentsDiscardedPaused] } else { 0 }
         };
         let refused: u64 = of_refused.iter().map(refused).sum();
+        let refused = refused + behind_end(outcome, (!drops).then_some(source));
         let must = |trigger: &u64| match drops {
             true => bound.must_have_event(*trigger) && bound.must_have(source, *trigger),
             false => bound.must_have(source, *trigger),
@@ -86,6 +88,15 @@ pub(crate) fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Resu
         }
     }
     Ok(required)
+}
+
+/// Fragments of a source, or of all, that front-ends have made behind their mark that the run ends:
+/// they are of none.
+fn behind_end(outcome: &Outcome, source: Option<usize>) -> u64 {
+    let sessions = outcome.front_ends.iter().flat_map(|front_end| &front_end.sessions);
+    let logs = sessions.flat_map(|session| &session.logs);
+    let own = logs.filter(|log| source.is_none_or(|source| log.source == source));
+    own.map(|log| log.within(log.ended_at(0), u64::MAX).map(|(count, _)| count).sum::<u64>()).sum()
 }
 
 /// Memory and the disk refuse nothing without a reason.

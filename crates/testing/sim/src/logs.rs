@@ -72,6 +72,8 @@ pub enum ItemKind {
     ContentFault,
     /// Fragments that the sender has dropped.
     Abandoned,
+    /// The mark that the run ends: what follows is of none, unless the recorder goes on with it.
+    End,
     /// Any other mark.
     Mark,
 }
@@ -168,6 +170,13 @@ impl Log {
             (((item.sequence + item.count).min(end)).saturating_sub(from), item.kind)
         });
         items.filter(|(count, _)| *count > 0)
+    }
+
+    /// The sequence of the first mark, behind a position, that the run ends; otherwise the last one
+    /// of all.
+    pub fn ended_at(&self, begin: u64) -> u64 {
+        let is_end = |item: &&Item| item.kind == ItemKind::End && item.sequence >= begin;
+        self.items.iter().find(is_end).map_or(u64::MAX, |end| end.sequence)
     }
 
     /// Its sender was granted that by a recorder of that run, before which so many had died.

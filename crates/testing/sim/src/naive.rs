@@ -52,6 +52,8 @@ pub struct Naive {
     silent_ns: u64,
     /// Whether it answers commands; the last one, and what it has answered to that.
     pub answers_commands: bool,
+    /// Whether it marks begin and end of runs.
+    pub marks_runs: bool,
     command: RunCommand,
     answer: Option<AnswerKind>,
     /// Where that has brought it, and in the run of which number.
@@ -120,6 +122,7 @@ impl Naive {
             polled_ns: 0,
             silent_ns: 0,
             answers_commands: false,
+            marks_runs: false,
             command: RunCommand { number: 0, kind: 0, run_number: 0, settings: Vec::new() },
             answer: None,
             at: (wire::Stage::None, 0),
@@ -163,7 +166,11 @@ impl Naive {
 
     /// Puts in a mark.
     pub fn mark(&mut self, log: usize) {
-        let kind = [MarkKind::Begin, MarkKind::End, MarkKind::Setting][self.chance.index(3)];
+        let kind = match self.chance.index(3) {
+            0 if !self.marks_runs => MarkKind::Begin,
+            1 if !self.marks_runs => MarkKind::End,
+            _ => MarkKind::Setting,
+        };
         self.logs[log].add(1, What::Mark(kind, 0));
     }
 
@@ -343,8 +350,23 @@ impl Naive {
                 _ => wire::Stage::None,
             };
             self.at = (stage, self.command.run_number);
+            self.mark_run();
         }
         self.say_answer();
+    }
+
+    /// Marks in all logs what the command that it has obeyed says of the run.
+    fn mark_run(&mut self) {
+        let kind = match CommandKind(self.command.kind) {
+            CommandKind::START => MarkKind::Begin,
+            CommandKind::STOP => MarkKind::End,
+            _ => return,
+        };
+        for log in self.logs.iter_mut().filter(|_| self.marks_runs) {
+            let key_last = log.last_key.filter(|_| kind == MarkKind::End);
+            let run_number = self.command.run_number;
+            log.add(1, What::Edge { kind, key_last, run_number });
+        }
     }
 
     fn say_answer(&mut self) {
@@ -385,7 +407,8 @@ impl Naive {
 
     fn hello(&mut self) {
         let Self { name, session, logs, data, run, release, control, command, .. } = self;
-        let Self { answers_commands, at: (stage, run_number), .. } = self;
+        let Self { answers_commands, marks_runs, at: (stage, run_number), .. } = self;
+        let marks = if *marks_runs { SourceLog::MARKS } else { 0 };
         let holds = logs.iter().any(|log| log.released < log.made);
         let hello = Hello {
             session: *session,
@@ -414,7 +437,7 @@ impl Naive {
             SourceLog {
                 fragment_bytes_max: *fragment_bytes_max,
                 groups: 0,
-                flags: 0,
+                flags: marks,
                 key_kind: KeyKind::Number,
                 key_bits: *key_bits,
                 presence: Presence::Configured,

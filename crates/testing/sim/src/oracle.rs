@@ -158,6 +158,7 @@ impl<'a> Check<'a> {
             self.packets()?;
             self.connections()?;
             self.losses()?;
+            positions::check_edges(self.outcome, self.ledger)?;
             if !self.disk_lied() {
                 self.files()?;
                 self.events()?;

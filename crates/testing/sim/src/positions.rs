@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catchment_model::Entry;
 use catchment_model::ledger::Role;
+use catchment_model::{Entry, Ledger};
 use catchment_wire::session::Release;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Faults};
 use crate::logs::{ItemKind, Log};
-use crate::plan::Selected;
+use crate::plan::{Selected, SourcePlan};
 use crate::recorded::{Recorded, disk_lied};
 use crate::recorder::Life;
 use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, WalkedPosition, WalkedToc};
@@ -204,10 +204,12 @@ impl Check<'_> {
             let is_absent = |&(_, kind): &(u64, ItemKind)| match kind {
                 ItemKind::Fragment(index) => !has(&index),
                 ItemKind::ContentFault => true,
-                ItemKind::Abandoned | ItemKind::Mark => false,
+                ItemKind::Abandoned | ItemKind::End | ItemKind::Mark => false,
             };
+            // What is outside of the run is in no frame, and in no count.
+            let end = position.min(log.ended_at(begin));
             *absent.entry(source).or_default() +=
-                log.within(begin, position).filter(is_absent).count() as u64;
+                log.within(begin, end).filter(is_absent).count() as u64;
         }
         for (source, absent) in absent {
             let counted = held.counted.get(&source).copied().unwrap_or(0);
@@ -279,7 +281,9 @@ impl Check<'_> {
     /// At the end of a run all that was taken is decided, and nothing else.
     fn ended(&self, life: &Life, decided: &Decided) -> Result<(), String> {
         for (&source, logs) in self.logs.iter().filter(|(one, _)| self.selected.sources[**one]) {
-            let (mut fragments, mut refused, mut abandoned) = (0, 0, 0);
+            // Fragments, refused ones and abandoned ones: up to a mark that the run ends, which a
+            // recorder that goes on with its run does not heed, and of all.
+            let (mut least, mut most) = ([0; 3], [0; 3]);
             let mut indices = BTreeSet::new();
             for (session, log) in logs {
                 let told = log.told[&self.number];
@@ -292,18 +296,21 @@ impl Check<'_> {
                         told.taken
                     ));
                 }
-                for (count, kind) in log.within(told.begin, end) {
-                    match kind {
-                        ItemKind::Fragment(index) => {
-                            fragments += 1;
-                            indices.insert(index);
+                let before = end.min(log.ended_at(told.begin));
+                for (end, made) in [(before, &mut least), (end, &mut most)] {
+                    for (count, kind) in log.within(told.begin, end) {
+                        match kind {
+                            ItemKind::Fragment(index) => {
+                                made[0] += 1;
+                                indices.insert(index);
+                            }
+                            ItemKind::ContentFault => {
+                                made[0] += 1;
+                                made[1] += 1;
+                            }
+                            ItemKind::Abandoned => made[2] += count,
+                            ItemKind::End | ItemKind::Mark => {}
                         }
-                        ItemKind::ContentFault => {
-                            fragments += 1;
-                            refused += 1;
-                        }
-                        ItemKind::Abandoned => abandoned += count,
-                        ItemKind::Mark => {}
                     }
                 }
             }
@@ -316,12 +323,19 @@ impl Check<'_> {
             let of_order = ledger[Entry::FragmentsDiscardedOrder];
             let all = of_order + ledger[Entry::FragmentsDiscardedTooLong];
             let counts = [
-                ("received", ledger[Entry::FragmentsReceived], fragments),
-                ("refused", if is_granted { all } else { all.min(refused) }, refused),
-                ("abandoned", ledger[Entry::FragmentsAbandoned], abandoned),
+                ("received", ledger[Entry::FragmentsReceived]),
+                ("refused", if is_granted { all } else { all.min(most[1]) }),
+                ("abandoned", ledger[Entry::FragmentsAbandoned]),
             ];
-            if let Some((what, counted, made)) = counts.iter().find(|one| one.1 != one.2) {
-                return Err(format!("source {source}: {counted} {what}, its logs have {made}"));
+            let made = least.into_iter().zip(most);
+            let mut wrong = counts
+                .iter()
+                .zip(made)
+                .filter(|(one, (least, most))| !(least..=most).contains(&&one.1));
+            if let Some(((what, counted), (least, most))) = wrong.next() {
+                return Err(format!(
+                    "source {source}: {counted} {what}, its logs have {least} to {most}"
+                ));
             }
             let sent = &self.outcome.sent.sources[source];
             for trigger in self.recorded.fragments[source].keys() {
@@ -362,6 +376,39 @@ pub(crate) fn check_whole(outcome: &Outcome) -> Result<(), String> {
                 let (name, made) = (&front_end.plan.name, of.made());
                 return Err(format!("{name}, log {log}: {} of {made} are durable", of.durable));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Without faults nothing is missing between the edges of a run whose sources mark both.
+///
+/// # Errors
+/// A source of which something is.
+pub(crate) fn check_edges(outcome: &Outcome, ledger: &Ledger) -> Result<(), String> {
+    let plan = &outcome.plan;
+    let marks = |source: &SourcePlan| {
+        let sender = source.log.map(|log| &plan.senders[log.sender]);
+        sender.is_some_and(|sender| sender.marks && sender.manners.is_some())
+    };
+    let all_mark = plan.control.is_some() && plan.sources.iter().all(marks);
+    if plan.case.faults != Faults::NONE || !all_mark {
+        return Ok(());
+    }
+    for (source, ledger) in ledger.sources.iter().enumerate() {
+        let missing = ledger[Entry::FragmentsMissing] + ledger[Entry::FragmentsMissingUnrecorded];
+        let dropped = [
+            Entry::FragmentsAbandoned,
+            Entry::FragmentsDiscardedOrder,
+            Entry::FragmentsDiscardedTooLong,
+            Entry::FragmentsDiscardedIncomplete,
+        ];
+        let dropped: u64 = dropped.into_iter().map(|entry| ledger[entry]).sum();
+        if missing > dropped {
+            return Err(format!(
+                "source {source}: {missing} fragments are missing within the run's edges, \
+                 {dropped} were dropped"
+            ));
         }
     }
     Ok(())

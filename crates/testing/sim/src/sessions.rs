@@ -38,6 +38,8 @@ pub struct SenderPlan {
     pub is_odd: bool,
     /// Whether it is the naive one.
     pub is_naive: bool,
+    /// Whether it marks begin and end of runs.
+    pub marks: bool,
     /// What it does with commands; none: it is given none, or its client agrees to all.
     pub manners: Option<Manners>,
 }
@@ -97,7 +99,7 @@ impl Drawn {
 
 /// Two runs of five have front-ends: half of these nothing else.
 pub fn draw(case: &Case) -> Drawn {
-    let mut chance = case.chance("sessions");
+    let (mut chance, mut marks) = (case.chance("sessions"), case.chance("marks"));
     let kind = chance.index(5);
     if kind > 1 {
         return Drawn::default();
@@ -135,6 +137,7 @@ pub fn draw(case: &Case) -> Drawn {
             release: if chance.below(5) == 0 { Release::Taken } else { Release::Durable },
             is_odd: chance.chance(500),
             is_naive: chance.chance(400),
+            marks: marks.chance(800),
             manners: None,
         });
         if drawn.sources.len() == SOURCES_MAX {
@@ -181,6 +184,7 @@ impl SenderPlan {
             fragment_bytes_max: sources[source].payload_bytes_max.max(1),
             key_bits: sources[source].log.map_or(64, |log| log.key_bits),
             buffer_bytes: Some(self.ring_bytes),
+            marks: self.marks,
             ..SourceConfig::default()
         };
         let sources = (0..).zip(&self.sources).map(of).collect();
@@ -278,8 +282,25 @@ impl FrontEnd {
             let has_done = answer != AnswerKind::Refused;
             self.session().answered(now_ns, number, has_done);
             self.peer.answer(number, answer);
+            self.note_marks();
         }
         Some((number, reaction))
+    }
+
+    /// Its end of the session may have marked by itself that a run begins or ends. Called before
+    /// anything else goes into a log.
+    pub fn note_marks(&mut self) {
+        let session = self.sessions.last_mut().expect("a session");
+        let last = session.commands.last();
+        let kind = match last.is_some_and(|last| last.kind == CommandKind::STOP) {
+            true => ItemKind::End,
+            false => ItemKind::Mark,
+        };
+        for (number, log) in session.logs.iter_mut().enumerate() {
+            for _ in log.made()..self.peer.status(number).made {
+                log.add(1, kind);
+            }
+        }
     }
 
     /// When it does something about a command.
@@ -418,7 +439,7 @@ fn peer(plan: &SenderPlan, config: &SenderConfig, number: u64, chance: &mut Rand
     let logs: Vec<LogConfig> = config.sources.iter().map(log).collect();
     let of = (number, config.name.as_str());
     let mut naive = Naive::new(of, &logs, config.release, Random::new(seed));
-    naive.answers_commands = plan.manners.is_some();
+    (naive.answers_commands, naive.marks_runs) = (plan.manners.is_some(), plan.marks);
     Peer::Naive(Box::new(naive))
 }
 

@@ -344,6 +344,7 @@ impl Wires {
                 }
             }
             let step = front_end.peer().work(now_ns);
+            front_end.note_marks();
             match step.action {
                 None => return step.wake_at_ns.min(front_end.reacts_at_ns()),
                 Some(Action::Connect(connection)) => self.asked.push(connection),
@@ -611,6 +612,7 @@ fn listen(now_ns: u64, front_end: &mut FrontEnd, bytes: &[u8]) {
     if let Err(fault) = front_end.peer().received(now_ns, bytes) {
         front_end.blame(|| format!("the recorder's bytes: {fault}"));
     }
+    front_end.note_marks();
 }
 
 /// The sequence of a fragment that is whole with this part.

@@ -59,8 +59,10 @@ fn kill(mut recorder: Child) {
 
 fn front_end(url: &str, key_kind: KeyKind) -> Frontend {
     let builder = Frontend::builder(url, "detector").buffer(12 << 20);
-    let source =
-        |name: &str| SourceConfig { name: name.into(), key_kind, ..SourceConfig::default() };
+    let source = |name: &str| {
+        let name = name.to_owned();
+        SourceConfig { name, key_kind, marks: true, ..SourceConfig::default() }
+    };
     let builder = SOURCES.iter().fold(builder, |it, name| it.source_of(source(name)));
     builder.fragment_bytes_max(1 << 20).wait(LONG).connect().expect("the recorder is there")
 }
@@ -154,7 +156,8 @@ fn a_run_that_cannot_go_on_for_now_is_kept_and_goes_on_later() {
         }
     };
     send(0..300);
-    wait_while(|| front_end.sources()[0].status().durable == 0);
+    // The mark that begins the run, and a fragment.
+    wait_while(|| front_end.sources()[0].status().durable < 2);
     kill(first);
     // Another program has its port.
     let address = url.trim_start_matches("catchment+tcp://");

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use catchment_fixtures::wait_while;
-use catchment_frontend::{Frontend, Reading, Setting};
-use catchment_model::SourceId;
+use catchment_frontend::{Frontend, KeyKind, Reading, Setting, SourceConfig};
+use catchment_model::{Entry, SourceId};
 use catchment_storage::{Run, Verdict, audit};
 use serde_json::{Value, json};
 
@@ -16,6 +16,13 @@ use crate::support::catchment;
 
 /// A node that begins nothing by itself, with one source of front-ends.
 fn configuration(source: &str, address: SocketAddr) -> String {
+    configuration_of(&[source], address, "")
+}
+
+/// The same, with more of how events are built.
+fn configuration_of(sources: &[&str], address: SocketAddr, build: &str) -> String {
+    let source = |name: &&str| format!("[[sources]]\nname = \"{name}\"\nvia = \"link\"\n");
+    let sources: String = sources.iter().map(source).collect();
     format!(
         r#"
 [control]
@@ -24,8 +31,11 @@ requests_per_second = 1000000
 drain = "1 h"
 [memory]
 budget = "256 MiB"
+[run]
+edge = "1 h"
 [build]
 timeout = "1 h"
+{build}
 [frame]
 time = "50 ms"
 [write]
@@ -33,10 +43,7 @@ buffer_bytes = "1 MiB"
 preallocate_bytes = "1 MiB"
 [[listen]]
 address = "{address}"
-[[sources]]
-name = "{source}"
-via = "link"
-"#
+{sources}"#
     )
 }
 
@@ -133,6 +140,56 @@ fn a_front_end_stays_over_three_runs_and_is_set_between_them() {
     // It said so: nobody misses it.
     until_device(&node, "camera", |one| one["reason"] == "it is not connected");
     assert_eq!(device(&node, "camera")["state"], "idle");
+}
+
+#[test]
+fn a_run_begins_and_ends_at_keys_that_its_front_ends_have_in_common() {
+    edges(KeyKind::Number, "", |key| key);
+}
+
+#[test]
+fn by_time_a_run_begins_and_ends_at_events_that_its_front_ends_have_in_common() {
+    let build = "match = \"time\"\ntime.window = \"100 ns\"";
+    edges(KeyKind::Time, build, |event| 1_000_000_000_000 + event * 1_000_000);
+}
+
+/// Two front-ends, one of which is ahead of the other when a run begins, and when it ends.
+fn edges(key_kind: KeyKind, build: &str, key_of: impl Fn(u64) -> u64) {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free());
+    let configuration = configuration_of(&["left", "right"], address, build);
+    let node = Node::start(folder.path(), &configuration, &[]);
+    node.ctl(&["configure"]);
+    let url = format!("catchment+tcp://{address}");
+    let source = || SourceConfig { key_kind, marks: true, ..SourceConfig::default() };
+    let connect =
+        |name| Frontend::builder(&url, name).source_of(source()).wait(LONG).connect().unwrap();
+    let [left, right] = ["left", "right"].map(connect);
+    let send = |front_end: &Frontend, keys: std::ops::Range<u64>| {
+        keys.for_each(|key| front_end.send(key_of(key), &key.to_le_bytes()).unwrap());
+    };
+    for run in 1..=2_u64 {
+        let first = run * 1_000;
+        send(&left, first..first + 10);
+        send(&right, first..first + 7);
+        let started = node.ctl(&["start"]);
+        assert_eq!((&started["status"], &started["run"]), (&json!("done"), &json!(run)));
+        send(&left, first + 10..first + 100);
+        send(&right, first + 13..first + 97);
+        assert_eq!(node.ctl(&["stop"])["status"], "done");
+        let shown = node.ctl(&["run", &run.to_string()]);
+        assert_eq!((&shown["state"], &shown["loss_count"]), (&json!("complete"), &json!(0)));
+        let run_folder = folder.path().join("runs").join(shown["folder"].as_str().unwrap());
+        let recorded = keys(&run_folder);
+        assert!(recorded.iter().copied().eq((first + 13..first + 97).map(&key_of)), "{recorded:?}");
+        let total = audit(&Run::open(&run_folder).unwrap()).unwrap().recorded.unwrap();
+        let outside = |source: usize| total.sources[source][Entry::FragmentsOutsideRun];
+        assert_eq!((outside(0), outside(1)), (3 + 3, 0));
+        assert_eq!(total.total()[Entry::FragmentsMissing], 0);
+    }
+    for front_end in [left, right] {
+        assert_eq!(front_end.sources()[0].status().sent_again, 0, "nothing broke");
+        assert!(front_end.close(LONG).is_confirmed());
+    }
 }
 
 /// A front-end in a process of its own.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_fixtures::wait_while;
 use catchment_frame::FILE_LIST_NAME;
-use catchment_frontend::{Closed, Frontend};
+use catchment_frontend::{Closed, Frontend, SourceStatus};
 use catchment_model::Entry;
 use catchment_storage::{Run, RunOptions, Verdict, audit, verify};
 use serde_json::Value;
@@ -351,7 +351,7 @@ fn the_files_of_a_recorder_that_is_killed_are_closed_and_read() {
     let mut recorder = recorder(folder.path());
     let front_end = front_end(&url);
     send(&front_end, 1_000, |_| {});
-    wait_while(|| front_end.sources().iter().any(|source| source.status().durable < 1_000));
+    wait_durable(&front_end, 1_000);
     recorder.kill().unwrap();
     recorder.wait().unwrap();
     let stored = only(&folder.path().join("stored"));
@@ -365,7 +365,9 @@ fn the_files_of_a_recorder_that_is_killed_are_closed_and_read() {
 const SPILL: &str = "spill = \"spill\"\nspill_bytes = \"1 GiB\"";
 
 fn wait_durable(front_end: &Frontend, keys: u64) {
-    wait_while(|| front_end.sources().iter().any(|source| source.status().durable < keys));
+    // Marks are made and durable, too.
+    let is_open = |status: SourceStatus| status.durable < status.made.max(keys);
+    wait_while(|| front_end.sources().iter().any(|source| is_open(source.status())));
 }
 
 /// Whether no file of spilled frames is left. One that was being written when the recorder was

@@ -175,6 +175,7 @@ pub fn load_to_record(path: &Path) -> Result<High, ConfigFileError> {
 /// The run's folder and number, and when one that was interrupted goes on.
 fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
     within(located, "run.resume", low.run.resume, 0..=24 * H)?;
+    within(located, "run.edge", low.run.edge, 0..=H)?;
     let resume = low.listen.first().and_then(|listen| listen.resume);
     within(located, "listen[0].resume", resume, 0..=H)?;
     match low.run.number {
@@ -338,6 +339,7 @@ fn recorder(
         trends: low.trends.enabled.unwrap_or(true),
         links,
         access: low.listen.first().map_or_else(LinkAccess::default, ListenLow::access),
+        edge_ns: low.run.edge.map_or(new.edge_ns, |time| time.0),
         write,
         ..new
     }

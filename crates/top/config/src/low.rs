@@ -58,6 +58,7 @@ pub(crate) struct RunLow {
     pub(crate) timer: Option<Address>,
     pub(crate) stream: Option<u32>,
     pub(crate) resume: Option<Time>,
+    pub(crate) edge: Option<Time>,
     pub(crate) own: OwnLow,
 }
 

@@ -1,5 +1,6 @@
 """Run control: front-ends that are prepared, refuse, are set, and say how they are."""
 
+import ctypes
 import socket
 import subprocess
 import sys
@@ -25,22 +26,32 @@ buffer_bytes = "256 KiB"
 preallocate_bytes = "1 MiB"
 [[listen]]
 address = "127.0.0.1:{port}"
+"""
+SOURCE = """
 [[sources]]
-name = "camera"
+name = "{name}"
 via = "link"
+"""
+# Nothing that a front-end says is late on a slow machine.
+LONG = """
+[run]
+edge = "1 h"
+[build]
+timeout = "1 h"
 """
 # Nothing takes so long: reached only when an answer never comes.
 PATIENCE_SECONDS = 1200
 
 
 class Node:
-    """A node with one front-end's place."""
+    """A node with the places of front-ends."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *names: str, more: str = "") -> None:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             port = listener.getsockname()[1]
-        (root / "run.toml").write_text(CONFIG.format(port=port))
+        sources = "".join(SOURCE.format(name=name) for name in names)
+        (root / "run.toml").write_text(CONFIG.format(port=port) + sources + more)
         command = [sys.executable, "-m", "catchment", "run", "run.toml"]
         self.process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -49,15 +60,18 @@ class Node:
         self.url = f"catchment+tcp://127.0.0.1:{port}"
         self.root = root
 
+    def end(self) -> None:
+        self.control.command("shutdown", wait=False)
+        assert self.process.wait() == 0
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path)
+    node = Node(tmp_path, "camera")
     yield node
-    node.control.command("shutdown", wait=False)
-    assert node.process.wait() == 0
-    assert node.process.stdout is not None
-    node.process.stdout.close()
+    node.end()
 
 
 class Camera:
@@ -66,12 +80,15 @@ class Camera:
     def __init__(self, url: str) -> None:
         self.told: list[str] = []
         self.refuses: str | None = None
+        self.holds_us = 0
         self.link = frontend.connect(url, "camera", on_command=self.on_command, wait=0.0)
         self.link.declare("gain", 2.0, unit="dB", bounds=(0.0, 20.0))
         self.link.declare("serial", "A7", writable=False)
 
     def on_command(self, command: frontend.Command) -> None:
         self.told.append(command.kind)
+        if self.holds_us and command.kind == "prepare":
+            ctypes.PyDLL(None).usleep(self.holds_us)
         if command.kind == self.refuses:
             raise RuntimeError("the cooling is off")
 
@@ -140,6 +157,40 @@ def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> Non
     remarks = "\n".join(remark["text"] for remark in run["remarks"])
     assert "settings of camera: gain = 2.0 dB" in remarks
     assert "camera: gain = 7.5" in remarks
+
+
+def test_the_session_goes_on_beside_a_callback_that_holds_the_interpreter(node: Node) -> None:
+    """For longer than a session may be silent, no other thread of Python runs."""
+    control, camera = node.control, Camera(node.url)
+    camera.holds_us = 3_000_000
+    control.configure()
+    control.command("arm")
+    until_state(control, "armed")
+    assert camera.told == ["prepare"]
+    (source,) = control.sources()
+    assert "link_resumes" not in source["ledger"]
+    control.command("disarm")
+    camera.link.close()
+
+
+def test_a_run_begins_and_ends_at_keys_that_its_front_ends_have_in_common(tmp_path: Path) -> None:
+    node = Node(tmp_path, "left", "right", more=LONG)
+    node.control.configure()
+    connect = frontend.connect
+    left, right = (connect(node.url, name, wait=PATIENCE_SECONDS) for name in ("left", "right"))
+    number = node.control.start()["run"]
+    for link, keys in ((left, range(100)), (right, range(3, 97))):
+        for key in keys:
+            link.send(key, b"data")
+    node.control.stop()
+    run = node.control.run(number)
+    assert (run["state"], run["events"], run["loss_count"]) == ("complete", 94, 0)
+    ledgers = {source["name"]: source["ledger"] for source in node.control.sources()}
+    outside = "fragments_outside_run"
+    assert (ledgers["left"][outside], outside in ledgers["right"]) == (6, False)
+    left.close()
+    right.close()
+    node.end()
 
 
 def test_a_run_begins_only_when_the_front_end_agrees(node: Node) -> None:

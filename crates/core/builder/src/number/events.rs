@@ -26,7 +26,8 @@ use super::horizon::{Horizon, Rules};
 use super::named::Named;
 use super::numbers::{KEY_END, Numbers};
 use super::window::{Seen, Slot, Window};
-use crate::matched::{Closing, ClosingEvent};
+use crate::closing::{Closing, ClosingEvent};
+use crate::edges::Edges;
 use crate::wanted::Wanted;
 use crate::{BuilderConfig, BuilderStatus, Fragment, Jump, Matched, OwnedKeys, SourceRole};
 
@@ -53,6 +54,7 @@ pub struct OpenEvents {
     pub window: Window,
     pub seen: Seen,
     pub wanted: Wanted,
+    pub edges: Edges,
     pub owned: OwnedKeys,
     pub named: Named,
     /// Bytes of the fragments of open events.
@@ -99,6 +101,7 @@ impl OpenEvents {
             window: Window::new(config.window_events),
             seen: Seen::new(config.sources.len(), config.window_events),
             wanted: Wanted::default(),
+            edges: Edges::new(config),
             owned: config.owned.clone(),
             named: Named::new(config),
             bytes: 0,
@@ -206,11 +209,23 @@ impl OpenEvents {
             Entry::FragmentsOutOfRange
         } else if !self.owned.has(key) {
             Entry::FragmentsNotOwned
-        } else if self.wanted.has(key) {
-            Entry::FragmentsLate
         } else {
-            Entry::FragmentsDiscardedPaused
+            self.unwanted(key).unwrap_or(Entry::FragmentsLate)
         }
+    }
+
+    /// Why the event of that key is not wanted; none if it is.
+    fn unwanted(&self, key: u64) -> Option<Entry> {
+        match self.wanted.has(key) {
+            false => Some(Entry::FragmentsDiscardedPaused),
+            true => self.edges.is_outside(key..=key).then_some(Entry::FragmentsOutsideRun),
+        }
+    }
+
+    fn settle_edges(&mut self, horizon: &Horizon, now_ns: u64) {
+        let Self { edges, window, wanted, .. } = self;
+        let is_wanted = || window.head().is_some_and(|(key, _)| wanted.has(key));
+        edges.settle(&horizon.promises, is_wanted, now_ns);
     }
 
     /// Closes the heads that need not wait. Open events may hold `open_bytes_max`.
@@ -221,6 +236,7 @@ impl OpenEvents {
         horizon: &mut Horizon,
         matched: &mut Matched,
     ) {
+        self.settle_edges(horizon, now_ns);
         let opened_before_ns = now_ns.checked_sub(self.limits.timeout_ns);
         // Both bounds scan all voters: computed only when needed, and once.
         let (mut overtaken_below, mut timed_out_below) = (None, None);
@@ -229,7 +245,7 @@ impl OpenEvents {
             let Some((key, slot)) = self.window.head() else { break };
             let (all, complete) = self.has_all(key, slot.weight, matched);
             let is_old = opened_before_ns.is_some_and(|before| slot.first_ns <= before);
-            if key >= promised {
+            if key >= promised || self.edges.waits(key) {
                 let lately = || horizon.promises.promised_lately();
                 let is_given_up = is_old && key < *promised_lately.get_or_insert_with(lately);
                 let reason = match is_given_up {
@@ -277,6 +293,7 @@ impl OpenEvents {
         horizon: &mut Horizon,
         matched: &mut Matched,
     ) {
+        self.settle_edges(horizon, now_ns);
         while let Some((key, slot)) = self.window.head().filter(|&(key, _)| key < end) {
             self.close_head(key, slot, reason, now_ns, horizon, matched);
         }
@@ -367,18 +384,20 @@ impl OpenEvents {
         matched: &mut Matched,
     ) {
         let Slot { first_ns, bytes, weight, flags, .. } = slot;
-        let wanted = self.wanted.has(key);
+        let unwanted = self.unwanted(key);
         let (all, complete) = self.has_all(key, weight, matched);
         // Fragments missing in unwanted events are not counted. Nor are keys before an event that
         // the quorum has not passed: they may never have been numbered.
         let numbered = all || key < horizon.passed();
-        let absent = self.absent.before(key);
-        if wanted && numbered && !absent.is_empty() {
+        let mut absent = self.absent.before(key);
+        absent.start = absent.start.max(self.edges.begin_key());
+        if unwanted.is_none() && numbered && !absent.is_empty() {
             self.count_absent(absent, complete, horizon, matched);
         }
         let flags = EventFlags(u32::from(flags));
         let groups = self.named.take(key);
-        let event = ClosingEvent { key, first_ns, bytes, flags, groups, complete, wanted, reason };
+        let event =
+            ClosingEvent { key, first_ns, bytes, flags, groups, complete, unwanted, reason };
         self.window.close_head();
         self.bytes -= bytes;
         matched.release(self.closing.row(&event), now_ns);

@@ -22,22 +22,36 @@ impl NumberMatcher {
     /// Takes what a source says of itself.
     pub(super) fn take_note(&mut self, index: usize, note: SourceNote, matched: &mut Matched) {
         let (active_ns, is_started) = (self.horizon.active_ns(), self.horizon.is_started());
+        // Before the note: at an end, nothing waits for the source any more.
+        let passed = self.horizon.promises.passed(index);
         self.horizon.promises.note(index, note, is_started, active_ns);
         match note {
             SourceNote::LowWater(number) => {
                 let number = number.min(KEY_END);
                 self.place(index, number);
+                self.events.edges.promise(index, number);
                 self.horizon.promises.reach(index, number);
             }
             SourceNote::Excused(number) => {
                 let number = number.min(KEY_END);
                 let is_placed = self.place(index, number).is_some();
                 let from = self.horizon.promises.mark(index);
+                self.events.edges.drop_first(index);
                 self.horizon.promises.reach(index, number);
                 let to = self.horizon.promises.mark(index);
                 if is_placed && from < to {
                     self.excused.add(index, from..to, matched.closed_key);
                 }
+            }
+            // One that is expected in some events alone may begin and end between two of them.
+            SourceNote::Begin if matched.expected_in[index] == 0 => {
+                self.events.edges.begin(index, self.now_ns);
+            }
+            SourceNote::End(behind) if matched.expected_in[index] == 0 => {
+                self.events.edges.end(index, passed.map(|passed| passed.max(behind.min(KEY_END))));
+            }
+            SourceNote::Session { .. } | SourceNote::Numbering => {
+                self.events.edges.number_anew(index);
             }
             SourceNote::ExpectedIn(groups) => matched.expect_in(index, groups),
             SourceNote::Named(groups) => self.name(index, groups, matched),
@@ -56,6 +70,7 @@ impl NumberMatcher {
     pub(super) fn push_promised(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
         let placed = self.place(index, first.number);
+        self.events.edges.deliver(index, first.number);
         let next = last.number.saturating_add(1);
         if self.horizon.promises.goes_on(index, next) {
             self.horizon.promises.hear(index, self.horizon.active_ns());

@@ -16,6 +16,7 @@
 //! | has fallen silent without a word, and is required | until its wait ends |
 //! | is gone | until it is attached |
 //! | numbers anew, or has missed that others do | by the events of its own numbering |
+//! | has marked the end of the run | until it marks a begin, or another session does |
 //!
 //! An event that has waited for a time-out waits no longer for a source that said nothing
 //! meanwhile, nor for one that is sparse; an attached source so costs one time-out and not the run.
@@ -25,6 +26,7 @@
 
 use super::numbers::{KEY_END, Numbers};
 use crate::config::NUMBER_BITS_MIN;
+use crate::edges::Promised;
 use crate::{BuilderConfig, SourceNote, SourceRole};
 
 /// What the sources of a builder have promised.
@@ -63,6 +65,8 @@ struct Promise {
     presence: Presence,
     numbering: Numbering,
     is_idle: bool,
+    /// Whether it has marked the end of the run.
+    has_ended: bool,
     /// Whether it said nothing for a time-out in which others delivered.
     is_silent: bool,
     /// Whether it had an offset in the current numbering.
@@ -114,6 +118,7 @@ impl Promises {
             presence: Presence::Attached,
             numbering: Numbering::Current,
             is_idle: false,
+            has_ended: false,
             is_silent: false,
             is_known: false,
             numbered_before: None,
@@ -231,6 +236,12 @@ impl Promises {
         self.marks[index]
     }
 
+    /// The number below which a source that is awaited has delivered, dropped or left out
+    /// everything; none if it is not, or has said none.
+    pub fn passed(&self, index: usize) -> Option<u64> {
+        self.sources[index].number.filter(|_| self.not_awaited[index] == 0)
+    }
+
     /// The mark of a source as a number, if it has said one.
     pub fn number(&self, index: usize) -> Option<u64> {
         self.sources[index].number
@@ -336,10 +347,13 @@ impl Promises {
             | SourceNote::Excused(_)
             | SourceNote::ExpectedIn(_)
             | SourceNote::Named(_) => {}
+            SourceNote::Begin => source.has_ended = false,
+            SourceNote::End(_) => source.has_ended = true,
             SourceNote::Idle(is_idle) => source.is_idle = is_idle,
             SourceNote::Attached => source.presence = Presence::Attached,
             SourceNote::Session { key_bits } => {
                 (source.presence, source.is_idle) = (Presence::Attached, false);
+                source.has_ended = false;
                 // It goes on in the numbering that the others are in.
                 (source.numbering, source.is_known) = (Numbering::Current, false);
                 (source.number, source.offset, source.key_bits) = (None, None, key_bits);
@@ -491,12 +505,26 @@ impl Promises {
     }
 }
 
+impl Promised for Promises {
+    fn key_of(&self, index: usize, number: u64) -> Option<u64> {
+        Some(number.wrapping_add(self.offset(index)?))
+    }
+
+    fn is_awaited(&self, index: usize) -> bool {
+        self.not_awaited[index] == 0
+    }
+
+    fn promised(&self) -> u64 {
+        Promises::promised(self)
+    }
+}
+
 impl Promise {
     fn not_awaited(&self) -> u64 {
         let awaited = self.promises
             && self.presence != Presence::Gone
             && self.numbering == Numbering::Current
-            && !(self.is_idle || self.is_silent);
+            && !(self.is_idle || self.is_silent || self.has_ended);
         if awaited { 0 } else { NOT_AWAITED }
     }
 

@@ -1,23 +1,56 @@
 //! Front-ends, in the horizon: what they have passed, and how their clocks are.
 
+use catchment_model::Entry;
+
 use super::horizon::Horizon;
 use super::promises::Step;
 use super::{TimeMatcher, key_of};
+use crate::edges::Promised;
 use crate::{Matched, SourceNote};
 
 impl TimeMatcher {
     /// Takes what a front-end says of itself.
     pub(super) fn take_note(&mut self, index: usize, note: SourceNote, matched: &mut Matched) {
         let before_ns = self.horizon.marked_ns(index);
+        let promises = &self.horizon.promises;
+        // Before the note: at an end, nothing waits for the source any more.
+        let passed = promises.is_awaited(index).then(|| promises.mark(index).unwrap_or(0));
         self.horizon.note(index, note, self.now_ns);
         match note {
+            SourceNote::LowWater(time) => self.edges.promise(index, time),
+            // One that is expected in some events alone may begin and end between two of them.
+            SourceNote::Begin if matched.expected_in[index] == 0 => {
+                self.edges.begin(index, self.now_ns);
+            }
+            SourceNote::End(behind) if matched.expected_in[index] == 0 => {
+                self.edges.end(index, passed.map(|passed| passed.max(behind)));
+            }
+            SourceNote::Session { .. } | SourceNote::Numbering => self.edges.number_anew(index),
             SourceNote::Excused(_) => {
+                self.edges.drop_first(index);
                 if let (Some(from_ns), Some(to_ns)) = (before_ns, self.horizon.marked_ns(index)) {
                     self.excuse(index, from_ns, to_ns, matched);
                 }
             }
             SourceNote::ExpectedIn(groups) => matched.expect_in(index, groups),
             _ => {}
+        }
+    }
+
+    /// Moves the run's edges to what its front-ends have said.
+    pub(super) fn settle_edges(&mut self) {
+        let Self { edges, queues, wanted, horizon, now_ns, .. } = self;
+        let is_wanted = || queues.first_ns().is_some_and(|ns| wanted.has(key_of(ns)));
+        edges.settle(horizon, is_wanted, *now_ns);
+    }
+
+    /// Why an event of that key, or a fragment in none, is not wanted, whose window is that; none
+    /// if it is.
+    pub(super) fn unwanted(&self, key: u64, (from_ns, to_ns): (i64, i64)) -> Option<Entry> {
+        let is_outside = self.edges.is_outside(key_of(from_ns)..=key_of(to_ns));
+        match self.wanted.has(key) {
+            false => Some(Entry::FragmentsDiscardedPaused),
+            true => is_outside.then_some(Entry::FragmentsOutsideRun),
         }
     }
 
@@ -111,5 +144,20 @@ impl Horizon {
     /// themselves whether they are awaited.
     pub fn rests(&self, now_ns: u64) -> bool {
         self.promises.is_any() && self.is_quiet(now_ns)
+    }
+}
+
+impl Promised for Horizon {
+    fn key_of(&self, index: usize, number: u64) -> Option<u64> {
+        let stamp = self.voters[index].scale.first(number).filter(|_| self.is_started())?;
+        Some(key_of(stamp.ns))
+    }
+
+    fn is_awaited(&self, index: usize) -> bool {
+        self.promises.is_awaited(index)
+    }
+
+    fn promised(&self) -> u64 {
+        key_of(self.lows.iter().copied().min().unwrap_or(i64::MAX))
     }
 }

@@ -11,6 +11,7 @@
 //! | has fallen silent without a word, and is required | until its wait ends |
 //! | is gone | until it is attached |
 //! | numbers anew | once its times fit to those of the others |
+//! | has marked the end of the run | until it marks a begin, or another session does |
 //!
 //! Its clock is trusted as far as that harms nobody else:
 //!
@@ -41,6 +42,8 @@ struct Promise {
     is_required: bool,
     presence: Presence,
     is_idle: bool,
+    /// Whether it has marked the end of the run.
+    has_ended: bool,
     /// Whether its clock has to fit to the others', as a port's.
     is_anew: bool,
     /// Whether its clock has stood.
@@ -71,6 +74,7 @@ impl Promises {
             is_required: config.sources[index].is_required(),
             presence: Presence::Attached,
             is_idle: false,
+            has_ended: false,
             is_anew: false,
             has_stood: false,
             mark: None,
@@ -157,6 +161,8 @@ impl Promises {
                 }
             }
             SourceNote::ExpectedIn(_) | SourceNote::Named(_) | SourceNote::Behind(_) => {}
+            SourceNote::Begin => (source.has_ended, source.spoke_ns) = (false, active_ns),
+            SourceNote::End(_) => source.has_ended = true,
             SourceNote::Idle(is_idle) => (source.is_idle, source.spoke_ns) = (is_idle, active_ns),
             SourceNote::Attached => {
                 (source.presence, source.spoke_ns) = (Presence::Attached, active_ns);
@@ -165,6 +171,7 @@ impl Promises {
                 source.begin(active_ns);
                 (source.presence, source.is_idle, source.is_anew) =
                     (Presence::Attached, false, false);
+                source.has_ended = false;
                 return true;
             }
             // The first of its numberings is the one that the others are in.
@@ -241,14 +248,14 @@ impl Promises {
         let is_silent = self.active_ns - source.spoke_ns >= self.timeout_ns;
         source.promises
             && source.presence != Presence::Gone
-            && !(source.is_idle || source.is_anew)
+            && !(source.is_idle || source.is_anew || source.has_ended)
             && (!is_silent || source.is_waited())
     }
 
     /// Whether nothing of a source is to come for now, by its word.
     pub fn is_absent(&self, index: usize) -> bool {
         let source = self.sources.get(index).filter(|source| source.promises);
-        source.is_some_and(|source| source.presence == Presence::Gone || source.is_idle)
+        source.is_some_and(|one| one.presence == Presence::Gone || one.is_idle || one.has_ended)
     }
 
     /// Whether events wait for a source no more, without its word that they need not.
@@ -261,7 +268,7 @@ impl Promises {
         self.has(index)
             && self.heard_ns.is_some()
             && self.sources[index].presence == Presence::Attached
-            && !self.sources[index].is_anew
+            && !(self.sources[index].is_anew || self.sources[index].has_ended)
             && self.is_silent(index)
     }
 }

@@ -15,6 +15,13 @@ use crate::front_ends::FrontEnd;
 use crate::ingest::Ingest;
 use crate::link_session::{Ended, Session};
 
+/// Up to which sequences the items of a session were taken, by log, and counted outside the run.
+pub(crate) struct Counted {
+    pub(crate) name: String,
+    pub(crate) session: u64,
+    pub(crate) taken: Vec<u64>,
+}
+
 impl Sessions {
     /// Ends the part of the sessions in a run. From now on their connections have the numbers that
     /// they have without the run's `others`, its ports of datagrams.
@@ -46,10 +53,13 @@ impl Sessions {
         let mut indices = Vec::with_capacity(sessions.len());
         for session in sessions {
             let (name, endpoints) = (session.name.clone(), (session.control, session.data.clone()));
+            let taken = session.logs.iter().map(|log| log.taken).collect();
+            let counted = Counted { name: name.clone(), session: session.number, taken };
             let carried = self.carry(ingest, session, &former.of_run);
             indices.push(carried.as_ref().ok().copied());
             if let Err(ended) = carried {
                 self.send_away(&name, endpoints, ended);
+                self.counted.extend(Some(counted).filter(|_| former.of_run.is_standby));
             }
         }
         for connection in self.connections.iter_mut().flatten() {

@@ -45,6 +45,15 @@ pub struct Opening<'a> {
     /// By log: its name, `first` and `made`.
     pub logs: &'a [(&'a str, u64, u64)],
     pub key_bits: u8,
+    /// Whether its logs mark begin and end of runs.
+    pub marks: bool,
+}
+
+impl<'a> Opening<'a> {
+    /// Of a sender that holds nothing of another run, whose logs have whole keys and no marks.
+    pub fn of(name: &'a str, session: u64, logs: &'a [(&'a str, u64, u64)]) -> Self {
+        Self { name, session, run: [0; 16], logs, key_bits: 64, marks: false }
+    }
 }
 
 pub fn preamble(connection: Connection) -> [u8; 16] {
@@ -129,7 +138,7 @@ pub fn hello_of(
         SourceLog {
             fragment_bytes_max: 3 << 20,
             groups: 0,
-            flags: 0,
+            flags: if opening.marks { SourceLog::MARKS } else { 0 },
             key_kind: KeyKind::Number,
             key_bits: opening.key_bits,
             presence: Presence::Configured,

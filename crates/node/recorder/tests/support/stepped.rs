@@ -208,7 +208,7 @@ impl Stepped {
         logs: &[(&str, u64, u64)],
         of_hello: (u64, u16),
     ) -> (usize, u64) {
-        let opening = Opening { name, session: 7, run: [0; 16], logs, key_bits: 64 };
+        let opening = Opening::of(name, 7, logs);
         let control = self.queues.connect(0, 1 << 20);
         self.write(control, &front_end::hello_of(&opening, (0, 0), of_hello));
         self.pass(2);

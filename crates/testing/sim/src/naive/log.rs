@@ -51,6 +51,7 @@ pub(super) enum What {
     Fragment { key: u64, bytes: Vec<u8> },
     Abandoned(Option<(u64, u64)>),
     Mark(MarkKind, u64),
+    Edge { kind: MarkKind, key_last: Option<u64>, run_number: u64 },
 }
 
 impl Item {
@@ -128,19 +129,25 @@ impl Log {
                 of.message(|out, number| Data::Mark(mark, "full").encode(number, out));
                 self.next = end;
             }
-            What::Mark(kind, key) => {
-                let (kind, key, count) = (*kind, *key, *count);
-                let is_numbering = kind == MarkKind::Numbering;
+            What::Mark(..) | What::Edge { .. } => {
+                let (kind, key, key_last, run_number) = match *what {
+                    What::Edge { kind, key_last, run_number } => (kind, None, key_last, run_number),
+                    What::Mark(MarkKind::Numbering, key) => {
+                        (MarkKind::Numbering, Some(key), None, 0)
+                    }
+                    What::Mark(kind, _) => (kind, None, None, 0),
+                    What::Fragment { .. } | What::Abandoned(_) => return,
+                };
                 let mark = Mark {
                     log,
                     kind,
                     reason: AbandonReason(0),
                     sequence,
-                    count,
-                    key,
-                    key_last: 0,
-                    flags: if is_numbering { Mark::KEYS } else { 0 },
-                    run_number: 0,
+                    count: *count,
+                    key: key.unwrap_or(0),
+                    key_last: key_last.unwrap_or(0),
+                    flags: if key.or(key_last).is_some() { Mark::KEYS } else { 0 },
+                    run_number,
                 };
                 let text = if kind == MarkKind::Setting { "gain=2" } else { "" };
                 of.message(|out, number| Data::Mark(mark, text).encode(number, out));

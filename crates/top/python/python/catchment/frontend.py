@@ -99,7 +99,8 @@ class Source:
 
     Keys are numbers or times in ns (`key`); with `key_bits` of 16 to 48 they wrap at that width.
     A `reference` source names the groups of each event. One that `marks` marks begin and end of
-    runs. `dtype` is the number of the payload's dtype in the file format, 0 if it has none.
+    runs, so that a run of several front-ends begins and ends at keys that all have. `dtype` is the
+    number of the payload's dtype in the file format, 0 if it has none.
     """
 
     name: str
@@ -109,7 +110,7 @@ class Source:
     presence: Literal["configured", "required", "optional", "sparse"] = "configured"
     groups: int = 0
     reference: bool = False
-    marks: bool = False
+    marks: bool = True
     dtype: int = 0
 
 
