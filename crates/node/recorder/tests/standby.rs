@@ -526,7 +526,7 @@ fn a_front_end_that_is_admitted_between_runs_goes_on_into_the_next_one() {
     assert_eq!((reason, retry_ms), (ByeReason::TOO_MANY, 1_000));
     assert!(text.contains("accept[0] admits 1 front-ends, and has them"), "{text}");
     for run in 0..2 {
-        let key = run * 100;
+        let key = run * 50;
         send(&mut front_end, key..key + 10, None);
         wait_while(|| rig.outside() < (run + 1) * 10);
         let admitted = front_ends.admitted();

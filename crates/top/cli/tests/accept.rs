@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::front_ends::LONG;
 use crate::life::Node;
-use crate::support::{free_ports, stderr};
+use crate::support::{free_ports, output, stderr};
 
 /// A node that admits front-ends with names of detectors, and knows none.
 fn configuration(port: u16, start: &str) -> String {
@@ -111,10 +111,10 @@ fn front_ends_that_nobody_configured_are_recorded_by_name() {
     let (folder, port) = (tempfile::tempdir().unwrap(), free_ports(1));
     let node = Node::start(folder.path(), &configuration(port, "manual"), &[]);
     node.ctl(&["configure"]);
-    let failed = node.ctl(&["start"]);
-    assert_eq!(failed["status"], "failed", "{failed}");
+    let failed = output(folder.path(), &["ctl", "--url", &node.url, "start"]);
+    let failed = String::from_utf8(failed.stderr).unwrap();
     let expected = "expected a source or a link, or a connected front-end that [[accept]] admits";
-    assert!(failed["reason"].as_str().unwrap().contains(expected), "{failed}");
+    assert!(failed.contains(expected), "{failed}");
     let refused = Frontend::builder(&format!("catchment+tcp://127.0.0.1:{port}"), "camera");
     let refused = refused.wait(LONG).connect().unwrap_err().to_string();
     assert!(refused.contains("\"camera\" is not configured, and no [[accept]] fits"), "{refused}");
