@@ -11,20 +11,6 @@ use crate::selection::Selection;
 use crate::target_config::{Place, TargetConfig, Variant};
 
 impl Recorder {
-    /// When the files of a run of that name were last written in its required targets, in
-    /// nanoseconds since 1970: the last sign of life of its recorder.
-    pub fn last_written_ns(config: &RecorderConfig, name: &str) -> Option<u64> {
-        let targets = config.targets();
-        let required = targets.iter().filter(|target| target.required);
-        let folders = required.flat_map(|target| target.place.folders());
-        let entries = folders.filter_map(|folder| std::fs::read_dir(folder.join(name)).ok());
-        let changed = entries.flatten().flatten().filter_map(|entry| {
-            let changed = entry.metadata().ok()?.modified().ok()?;
-            changed.duration_since(std::time::UNIX_EPOCH).ok()
-        });
-        u64::try_from(changed.max()?.as_nanos()).ok()
-    }
-
     /// What is left of an interrupted run of that name with this configuration. Its files are cut,
     /// closed and durable then, and the run must go on in a new epoch, or end.
     ///

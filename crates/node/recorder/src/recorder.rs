@@ -184,6 +184,20 @@ impl Recorder {
         Self::begin(config, true, Some(from))
     }
 
+    /// When the files of a run of that name were last written in its required targets, in
+    /// nanoseconds since 1970: the last sign of life of its recorder.
+    pub fn last_written_ns(config: &RecorderConfig, name: &str) -> Option<u64> {
+        let targets = config.targets();
+        let required = targets.iter().filter(|target| target.required);
+        let folders = required.flat_map(|target| target.place.folders());
+        let entries = folders.filter_map(|folder| std::fs::read_dir(folder.join(name)).ok());
+        let changed = entries.flatten().flatten().filter_map(|entry| {
+            let changed = entry.metadata().ok()?.modified().ok()?;
+            changed.duration_since(std::time::UNIX_EPOCH).ok()
+        });
+        u64::try_from(changed.max()?.as_nanos()).ok()
+    }
+
     /// As [`Recorder::start`], but paused: everything is open, and nothing is recorded until
     /// [`Recorder::pause`] ends the pause.
     ///
