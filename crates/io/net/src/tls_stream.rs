@@ -101,6 +101,8 @@ impl Stream {
     /// # Errors
     /// As [`Write::write_vectored`](io::Write::write_vectored).
     pub fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        // Before its first byte has come it may be either, and nothing is written in the clear.
+        self.tell()?;
         let Some(tls) = &mut self.tls else { return self.socket.write_vectored(slices) };
         if !tls.flush(&mut self.socket)? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -144,9 +146,7 @@ impl Stream {
 
 impl Read for Stream {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        if self.either.is_some() {
-            self.tell()?;
-        }
+        self.tell()?;
         match &mut self.tls {
             None => self.socket.read(room),
             Some(tls) => tls.read(&mut self.socket, room),

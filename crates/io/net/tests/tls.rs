@@ -1,6 +1,6 @@
 //! Both sides of a connection, over loopback.
 
-use std::io::{self, IoSlice, Read as _};
+use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -142,4 +142,30 @@ fn files_that_are_no_certificate_are_named() {
     assert!(error.contains("certificate.pem: expected a private key in PEM"), "{error}");
     let error = TlsClient::trusting(&folder.path().join("none")).unwrap_err().to_string();
     assert!(error.contains("none: expected certificates in PEM"), "{error}");
+}
+
+#[test]
+fn nothing_is_written_in_the_clear_before_the_first_byte_tells_what_a_connection_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = certificate(folder.path(), &["localhost"]);
+    let server = TlsServer::read(&certificate, &key, &[]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (socket, _) = listener.accept().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut accepted = Stream::either(socket, &server);
+    let mut write = |bytes: &[u8]| accepted.write_vectored(&[IoSlice::new(bytes)]);
+    assert_eq!(write(b"early").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    client.write_all(b"x").unwrap();
+    // The byte is on its way.
+    let written = loop {
+        match write(b"clear") {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!(written, 5);
+    let mut read = [0; 5];
+    client.read_exact(&mut read).unwrap();
+    assert_eq!(&read, b"clear");
 }

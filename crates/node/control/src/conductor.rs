@@ -30,6 +30,7 @@ use crate::shared::{self, Ask, NodeShared, Reply};
 use crate::systemd::Manager;
 use crate::watching::{Meaning, Moment, Watching};
 
+mod admitted;
 mod alarms;
 mod forwarding;
 mod view;
@@ -103,6 +104,8 @@ pub(crate) struct ConductorState {
     armed: Option<Arc<Configuration>>,
     /// The previous configuration.
     before: Option<Version>,
+    /// Whether the first run begins when a front-end was admitted.
+    awaits_front_end: bool,
     shutdown_asked: bool,
     stopping_said: bool,
     second: u64,
@@ -428,16 +431,7 @@ impl Conductor {
                 // A failed command leaves nothing behind.
                 self.adopt(before);
             }
-            let under_way = self.control.under_way().map(|one| one.request.command);
-            let ending = under_way == Some(Command::Shutdown);
-            let first = result.request.as_str().starts_with(FIRST);
-            if result.status == Status::Failed && first && !ending {
-                // The run for which the program was started, if no command ended it before it
-                // began.
-                let reason = result.reason.as_ref().map(ToString::to_string);
-                let reason = reason.unwrap_or_else(|| "the first run did not begin".into());
-                self.devices.run_status.fail(reason);
-            }
+            self.note_first(&result);
             match result.command {
                 Command::Pause if result.status == Status::Done => {
                     let at = Utc(self.clock.now_ns()).to_string();
@@ -528,6 +522,8 @@ impl Conductor {
                 None => (None, None),
             };
         self.take_reports(now_ns, open);
+        self.watch_recorded();
+        self.begin_if_admitted(now_ns);
         let (devices, schemas) = self.device_list();
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
         let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
-use catchment_recorder::RecorderConfig;
+use catchment_recorder::{AdmittedSource, RecorderConfig};
 use catchment_store::StoreConfig;
 use catchment_watch::Rule;
 
@@ -96,5 +96,13 @@ pub trait Configure: Send + Sync {
         _seed: Option<u64>,
     ) -> Result<String, String> {
         Err("what is emulated cannot be changed here".into())
+    }
+
+    /// The text with sources of front-ends that were admitted to a run, behind `ADMITTED`.
+    ///
+    /// # Errors
+    /// The text has no such entries; the message.
+    fn with_admitted(&self, _text: &str, _sources: &[AdmittedSource]) -> Result<String, String> {
+        Err("no front-end is admitted here".into())
     }
 }

@@ -144,6 +144,10 @@ pub(crate) struct RunStatus {
     /// Where front-ends are between runs.
     pub(crate) standby: Standby,
     unheard: Mutex<Vec<(String, String)>>,
+    /// The configuration of a run that was armed, with what was admitted, until that was seen.
+    pub(crate) recorded: Mutex<Option<Arc<Configuration>>>,
+    /// Whether a run could not be armed since it would have had no source.
+    pub(crate) lacks_sources: AtomicBool,
     /// Where front-ends connect, with ports that the system chose.
     pub(crate) listeners: Mutex<Vec<SocketAddr>>,
     /// The emulators of sources and of links that send now, or sent in the last run.
@@ -372,7 +376,6 @@ fn spawn(
     })
 }
 
-/// A failure after which the device is in that state.
 /// Which run a timer says it is, and its number, where one is asked.
 fn of_timer(config: &RecorderConfig) -> Result<Option<(RunId, u64)>, String> {
     let Some(timer) = config.timer else { return Ok(None) };
@@ -380,6 +383,7 @@ fn of_timer(config: &RecorderConfig) -> Result<Option<(RunId, u64)>, String> {
     run.map(Some).map_err(|error| format!("run.timer {timer}: {error}"))
 }
 
+/// A failure after which the device is in that state.
 fn failed(reason: impl std::fmt::Display, state: State) -> Failed {
     Failed { reason: reason.to_string(), state }
 }
@@ -481,6 +485,9 @@ impl Recording {
             }
         }
         self.may_resume = false;
+        let configuration = self.with_admitted(&job.configuration);
+        let configuration = configuration.map_err(|why| failed(why, State::Configured))?;
+        let config = &configuration.recorder;
         let timed = of_timer(config).map_err(|why| failed(why, State::Configured))?;
         let wanted = timed.map(|(_, number)| number).or(job.configuration.number);
         let emulated = job.configuration.emulates();
@@ -513,15 +520,10 @@ impl Recording {
             }
         };
         let open = Open { recorder, live, begun: false, started: None };
+        *self.run_status.recorded.lock() = Some(configuration);
         self.show(&open, job);
         self.open = Some(open);
         Ok(())
-    }
-
-    /// How long the end of a run waits for a storage node that takes nothing.
-    fn end_wait_ns(&self) -> u64 {
-        let drain_ns = self.shared.settings.drain.as_nanos();
-        RecorderConfig::end_wait_of(u64::try_from(drain_ns).unwrap_or(u64::MAX))
     }
 
     fn show(&self, Open { recorder, live, started, .. }: &Open, job: &Job) {

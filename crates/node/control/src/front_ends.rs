@@ -351,9 +351,10 @@ struct Property {
 }
 
 /// The names of a front-end's properties that it does not report.
-const OWN: [&str; 9] = [
+const OWN: [&str; 11] = [
     "program",
     "required",
+    "admitted",
     "keeps_until",
     "takes_commands",
     "doing",
@@ -361,6 +362,7 @@ const OWN: [&str; 9] = [
     "reports_dropped",
     OUTSIDE,
     "fragment_bytes_outside_run",
+    "connections_refused",
 ];
 /// The property with what came outside runs.
 pub(crate) const OUTSIDE: &str = "fragments_outside_run";
@@ -386,6 +388,7 @@ fn shown_properties(one: &FrontEnd) -> Vec<Property> {
     let mut properties = vec![
         own("program", "what it is, as it says", one.program.clone().into()),
         own("required", "whether a source of it is required", one.is_required.into()),
+        own("admitted", "whether it came by [[accept]]", one.is_admitted.into()),
         own("keeps_until", "until when it keeps what it has sent", one.keeps_until.into()),
         own("takes_commands", "whether it answers commands", one.takes_commands.into()),
         own("doing", "the command that it is at work on", doing.into()),

@@ -14,6 +14,7 @@ use catchment_wire::session::{
 };
 use catchment_wire::{Protocol, channel_link, link};
 
+use crate::accept::no_entry;
 use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::ingest::Ingest;
 use crate::link_keys::WHOLE_BITS;
@@ -36,8 +37,9 @@ const OF_LINK: SourceLog = SourceLog {
 /// Interval of pings, and the silence after which a side closes.
 const PING_MS: u32 = 500;
 const SILENCE_MS: u32 = 2_500;
-/// When a sender connects again that came too early.
+/// When a sender connects again that came too early, and one that the next run admits.
 const LATER_MS: u32 = 200;
+const NEXT_RUN_MS: u32 = 500;
 /// The widths of keys that wrap, in bits.
 const KEY_BITS: std::ops::RangeInclusive<u8> = 16..=48;
 
@@ -198,6 +200,8 @@ impl Sessions {
         opening: &Opening,
     ) -> Result<(), Ended> {
         self.detach(ingest, index);
+        // It may have been forgotten while it was away. What was refused stays refused.
+        self.accept(opening).ok();
         let session = &mut self.sessions[index];
         let is_same = session.names.iter().cloned().eq(opening.names());
         let is_of_other_run = opening.is_of_other_run([self.of_run.run, session.told]);
@@ -267,6 +271,7 @@ impl Sessions {
         index: usize,
         opening: &Opening,
     ) -> Result<Session, Ended> {
+        let admitted = self.accept(opening);
         let mut logs = Vec::with_capacity(opening.logs.len());
         // By source, the log that delivers it: each has one.
         let mut delivered = BTreeMap::new();
@@ -292,6 +297,7 @@ impl Sessions {
             logs.push(log);
         }
         if delivered.is_empty() {
+            admitted?;
             let first = logs.iter().zip(opening.names()).next();
             let is_by_time = self.of_run.live.is_by_time;
             let refusal = |(log, name): (_, String)| refusal(log, &name, is_by_time);
@@ -308,6 +314,47 @@ impl Sessions {
         let names: Vec<String> = opening.names().collect();
         let of_hello = (&opening.hello, &*opening.token, self.of_run.number);
         Ok(Session::new(of_hello, names, logs, opening.clone()))
+    }
+
+    /// Enters the sources of a front-end that nobody configured by name, if it is admitted: between
+    /// runs. They have no number before the run in which they take part.
+    ///
+    /// # Errors
+    /// No entry fits, it is admitted later, or there are too many.
+    fn accept(&mut self, opening: &Opening) -> Result<(), Ended> {
+        let is_own = |name: &String| {
+            let known = self.by_name.get(name).map(|&known| &self.sources[known]);
+            known.is_none_or(|known| known.destination.source == NONE)
+        };
+        let names: Vec<String> = opening.names().filter(is_own).collect();
+        if names.is_empty() || self.service != Service::Events {
+            return Ok(());
+        }
+        let (front_ends, name) = (&self.of_run.live.front_ends, opening.hello.name.as_str());
+        if !self.of_run.is_standby {
+            let text = format!("{name:?} is not of this run, and admitted when it has ended");
+            return match front_ends.accepts(name) {
+                None => Ok(()),
+                Some(false) => Err(no_entry(name)),
+                Some(true) => Err(Ended::new(ByeReason::LATER, NEXT_RUN_MS, 0, text)),
+            };
+        }
+        let Some(source) = front_ends.admit(name, &names)? else { return Ok(()) };
+        // Nothing of it is stored: its counts have no place of their own.
+        let Destination { account, chunk, .. } = self.sources[0].destination;
+        let fragment_bytes_max = source.fragment_bytes_max;
+        let destination =
+            Destination { source: NONE, account, id: None, chunk, align: 1, fragment_bytes_max };
+        for name in names {
+            if !self.by_name.contains_key(&name) {
+                self.by_name.insert(name.clone(), self.sources.len());
+                let (number, lanes, is_held) = (SourceId(NONE), None, false);
+                let (expected_in, log) = (None, None);
+                let source = Source { name, number, destination, lanes, is_held, expected_in, log };
+                self.sources.push(source);
+            }
+        }
+        Ok(())
     }
 
     /// The log of a source that joins the run. What its sender holds of another run is not this

@@ -19,6 +19,7 @@ use catchment_wire::hadtu::Hadtu;
 use catchment_wire::{Protocol, Transport, all_reasons, link};
 use serde::{Deserialize, Deserializer};
 
+use crate::accept::Accept;
 use crate::budget::SystemMemory;
 use crate::link_access::Listener;
 use crate::links::{Lane, LinkConfig, lanes};
@@ -45,6 +46,8 @@ pub struct RecorderConfig {
     pub edge_ns: u64,
     /// Where else they connect, beside the address of their sources: all of these have one then.
     pub listeners: Vec<Listener>,
+    /// Which of them are admitted that are no `sources`.
+    pub accept: Vec<Accept>,
     /// Where they go on when the run ends, and come from when it begins. Without it, they connect
     /// for each run.
     pub standby: Option<Standby>,
@@ -357,6 +360,7 @@ impl RecorderConfig {
             access: LinkAccess::default(),
             edge_ns: EDGE_NS_DEFAULT,
             listeners: Vec::new(),
+            accept: Vec::new(),
             standby: None,
             end_wait_ns: Self::end_wait_of(10_000_000_000),
             links: Vec::new(),

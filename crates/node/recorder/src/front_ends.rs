@@ -13,8 +13,10 @@ use catchment_wire::event_link::CommandKind;
 use catchment_wire::session::{Release, RunState, Text};
 use parking_lot::Mutex;
 
-use crate::config::RecorderConfig;
+use crate::accept::{Admissions, AdmittedSource};
+use crate::config::{RecorderConfig, SourceConfig};
 use crate::link_log::Outside;
+use crate::link_session::Ended;
 
 /// How far a front-end is with a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +68,8 @@ pub struct FrontEnd {
     pub program: String,
     /// Whether a source of it is required.
     pub is_required: bool,
+    /// Whether it is not configured by name, and was admitted by a pattern.
+    pub is_admitted: bool,
     /// Whether it is connected.
     pub is_connected: bool,
     /// Whether its last session ended in order.
@@ -179,6 +183,7 @@ struct Shared {
     /// How often that was said.
     goals: u64,
     by_name: BTreeMap<String, FrontEnd>,
+    admissions: Admissions,
     changes: u64,
 }
 
@@ -194,7 +199,9 @@ impl FrontEnds {
     pub(crate) fn enter(&self, config: &RecorderConfig, in_run: bool) {
         let required = config.sources.iter().filter(|one| one.role == SourceRole::Required);
         let mut shared = self.shared.lock();
-        shared.required = required.map(|source| source.name.clone()).collect();
+        shared.admissions.enter(config, in_run);
+        let admitted = shared.admissions.required(config);
+        shared.required = required.map(|source| source.name.clone()).chain(admitted).collect();
         (shared.in_run, shared.goal) = (in_run, None);
         shared.by_name.retain(|_, one| one.is_connected || one.is_required && !one.has_left);
         for one in shared.by_name.values_mut() {
@@ -205,12 +212,43 @@ impl FrontEnds {
 
     /// Forgets those that are not connected: nobody misses them.
     pub fn forget_absent(&self) {
-        self.shared.lock().by_name.retain(|_, one| one.is_connected);
+        let Shared { by_name, admissions, .. } = &mut *self.shared.lock();
+        by_name.retain(|_, one| one.is_connected);
+        admissions.retain(|front_end| by_name.contains_key(front_end));
     }
 
     /// All that have connected in this run, or since the last one, by name.
     pub fn list(&self) -> BTreeMap<String, FrontEnd> {
-        self.shared.lock().by_name.clone()
+        let shared = self.shared.lock();
+        let mut list = shared.by_name.clone();
+        list.iter_mut().for_each(|(name, one)| one.is_admitted = shared.admissions.has(name));
+        list
+    }
+
+    /// The sources of front-ends that were admitted and are connected: those of a run that begins,
+    /// beside what is configured.
+    pub fn admitted(&self) -> Vec<AdmittedSource> {
+        let Shared { by_name, admissions, .. } = &*self.shared.lock();
+        admissions.sources(|front_end| by_name.get(front_end).is_some_and(|one| one.is_connected))
+    }
+
+    /// See [`Admissions::fits`].
+    pub(crate) fn accepts(&self, front_end: &str) -> Option<bool> {
+        self.shared.lock().admissions.fits(front_end)
+    }
+
+    /// Admits a front-end: see [`Admissions::admit`].
+    pub(crate) fn admit(
+        &self,
+        front_end: &str,
+        names: &[String],
+    ) -> Result<Option<SourceConfig>, Ended> {
+        let Shared { admissions, required, .. } = &mut *self.shared.lock();
+        let admitted = admissions.admit(front_end, names)?;
+        if admitted.as_ref().is_some_and(|source| source.role == SourceRole::Required) {
+            required.extend(names.iter().cloned());
+        }
+        Ok(admitted)
     }
 
     /// Has all go to a stage, now and when they come. What was refused is asked for again.

@@ -9,6 +9,7 @@
 //! Payload is copied twice: from the receive buffer into its source's chunk, and from there into an
 //! aligned disk buffer. Everything between handles descriptors.
 
+mod accept;
 mod admission;
 mod agents;
 mod assembly;
@@ -35,6 +36,7 @@ mod frames;
 mod front_ends;
 mod ingest;
 mod intake;
+mod interrupted;
 mod judge;
 mod link_access;
 mod link_keys;
@@ -88,6 +90,7 @@ mod trend_agent;
 mod unread;
 mod wiring;
 
+pub use accept::{ADMITTED, Accept, AdmittedSource};
 pub use catchment_net::{LinkAccess, SharedTokens, TlsRule, Tokens};
 pub use link_access::Listener;
 

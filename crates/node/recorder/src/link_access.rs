@@ -28,7 +28,8 @@ impl RecorderConfig {
     /// that the system chose, if these are known.
     pub fn listener_words(&self, addresses: &[SocketAddr]) -> Vec<String> {
         let mut own: Vec<SocketAddr> = Vec::new();
-        for source in self.sources.iter().filter(|source| source.is_link()) {
+        let sources = self.sources.iter().filter(|source| source.is_link());
+        for source in sources.chain(self.accept.iter().map(|entry| &entry.source)) {
             if !own.contains(&source.address) {
                 own.push(source.address);
             }
@@ -48,9 +49,15 @@ impl RecorderConfig {
         all.collect()
     }
 
-    /// Whether senders deliver over sessions: front-ends, or those of channels.
+    /// Whether senders may deliver over sessions: front-ends, or those of channels.
     pub fn has_front_ends(&self) -> bool {
-        self.session_addresses().next().is_some()
+        self.first_listener().is_some()
+    }
+
+    /// Where they connect first, also if none is configured by name.
+    pub fn first_listener(&self) -> Option<SocketAddr> {
+        let admitted = self.accept.iter().map(|entry| entry.source.address);
+        self.session_addresses().chain(admitted).next()
     }
 
     /// Where they connect, by source and link; further listeners are not among them.

@@ -14,7 +14,7 @@ use catchment_wire::PartFlags;
 use catchment_wire::event_link::{
     FragmentRecord, Fragments, Heartbeat, KeyKind, Mark, MarkKind, Part, fragments,
 };
-use catchment_wire::session::{ByeReason, Fault, Records};
+use catchment_wire::session::{ByeReason, Fault, NONE, Records};
 
 use crate::destinations::Destination;
 use crate::ingest::Ingest;
@@ -200,10 +200,15 @@ impl Log {
         }
     }
 
-    /// Whether its sender may send it as the log of the same session before.
+    /// Whether its sender may send it as the log of the same session before. The source of a
+    /// front-end that was admitted has a number in runs alone.
     pub(crate) fn grants_as(&self, former: &Self) -> bool {
-        let grant = |log: &Self| (log.destination.map(|to| to.source).ok(), log.fragment_bytes_max);
-        grant(self) == grant(former)
+        let source = |log: &Self| log.destination.map(|to| to.source).ok();
+        let has_none = |log: &Self| source(log) == Some(NONE);
+        let is_same = source(self) == source(former)
+            || has_none(self) && former.destination.is_ok()
+            || has_none(former) && self.destination.is_ok();
+        is_same && self.fragment_bytes_max == former.fragment_bytes_max
     }
 
     /// Goes on where the log of the same session has ended, at whose next item it begins.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use catchment_model::units::Bytes;
-use catchment_net::LinkAccess;
+use catchment_net::{LinkAccess, TlsRule};
 
 use crate::budget::SystemMemory;
 use crate::config::RecorderConfig;
@@ -58,6 +58,7 @@ impl RecorderConfig {
             .chain(self.trains_short())
             .chain(self.codings_reordered())
             .chain(self.listens_unprotected())
+            .chain(self.takes_clear_data())
             .collect()
     }
 
@@ -91,16 +92,31 @@ impl RecorderConfig {
 
     /// The listener of front-ends that everybody on the network can reach.
     fn listens_unprotected(&self) -> Option<String> {
-        let own = self.session_addresses().map(|address| (address, &self.access));
-        let further = self.listeners.iter().map(|one| (one.address, &one.access));
-        let is_open = |(address, access): &(SocketAddr, &LinkAccess)| {
-            !address.ip().is_loopback() && access.is_open()
-        };
-        let (address, _) = own.chain(further).find(is_open)?;
+        let (address, _) = self.listeners_beyond().find(|(_, access)| access.is_open())?;
         Some(format!(
             "front-ends connect to {address} without protection: everybody on the network can \
              deliver data as any source"
         ))
+    }
+
+    /// The listener beyond this machine, otherwise protected, whose data connections are not.
+    fn takes_clear_data(&self) -> Option<String> {
+        let is_in_part = |(_, access): &(SocketAddr, &LinkAccess)| {
+            access.tls == TlsRule::Control && !access.is_open()
+        };
+        let (address, _) = self.listeners_beyond().find(is_in_part)?;
+        Some(format!(
+            "front-ends may send data to {address} in the clear (tls = \"control\"): whoever can \
+             read the network between sees them, and who can write to it can change them"
+        ))
+    }
+
+    /// The listeners that others than this machine can reach.
+    fn listeners_beyond(&self) -> impl Iterator<Item = (SocketAddr, &LinkAccess)> {
+        let own = self.session_addresses().chain(self.first_listener());
+        let own = own.map(|address| (address, &self.access));
+        let further = self.listeners.iter().map(|one| (one.address, &one.access));
+        own.chain(further).filter(|(address, _)| !address.ip().is_loopback())
     }
 
     /// Columns to which another rule applies now than under the order until version 0.1, in which

@@ -15,7 +15,7 @@ use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
     Idle, Joined, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads,
 };
-use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError, TrendFiles};
+use catchment_storage::{Resumable, StorageError, TrendFiles};
 use catchment_telemetry::{Clock, Priority};
 use crossbeam_channel::SendError;
 
@@ -28,11 +28,9 @@ use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::frame_feed::node_part;
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};
 use crate::locations::is_empty_spill;
-use crate::schema::schema;
-use crate::selection::Selection;
 use crate::sessions::OfRun;
 use crate::sockets::Sockets;
-use crate::target_config::{Place, TargetConfig, Variant, suffix};
+use crate::target_config::{Place, TargetConfig, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
 
@@ -200,42 +198,6 @@ impl Recorder {
         u64::try_from(changed.max()?.as_nanos()).ok()
     }
 
-    /// What is left of an interrupted run of that name with this configuration. Its files are cut,
-    /// closed and durable then, and the run must go on in a new epoch, or end.
-    ///
-    /// # Errors
-    /// A recorder still holds its files, it has another configuration, or the system refuses.
-    pub fn interrupted(config: &RecorderConfig, name: &str) -> Result<Resumable, RecorderError> {
-        let failed =
-            |source| RecorderError::Resume { name: name.to_owned(), source: Box::new(source) };
-        let place = |target: &TargetConfig| RunPlace {
-            folders: target.place.folders().iter().map(|folder| folder.join(name)).collect(),
-            is_required: target.required && !target.place.folders().is_empty(),
-            trusts_lists: false,
-            is_dealt: false,
-        };
-        let other = |what| Err(RecorderError::OtherRun { name: name.to_owned(), what });
-        let targets = config.targets();
-        if targets.iter().any(|target| matches!(target.place, Place::Node(_))) {
-            // What the node has is not asked for yet.
-            return Err(RecorderError::NodeTarget { name: name.to_owned() });
-        }
-        let places: Vec<RunPlace> = targets.iter().map(place).collect();
-        let found = Interrupted::find(&places).map_err(failed)?;
-        let header = found.header();
-        if header.config != config.text || header.emulated != config.emulated {
-            return other("configuration");
-        }
-        let schema = Arc::new(schema(config)?);
-        let variants = Variant::of(config);
-        let first = places.iter().position(|place| place.is_required).unwrap_or(0);
-        let selection = Selection::new(&variants[first], &schema, config.sources.len());
-        if header.schema != *selection.schema() {
-            return other("schema, by another version of the program");
-        }
-        found.take().map_err(failed)
-    }
-
     /// As [`Recorder::start`], but paused: everything is open, and nothing is recorded until
     /// [`Recorder::pause`] ends the pause.
     ///
@@ -250,7 +212,7 @@ impl Recorder {
         paused: bool,
         from: Option<&Resumable>,
     ) -> Result<Self, RecorderError> {
-        config.check()?;
+        config.check().and_then(|()| config.check_run())?;
         let clock = Clock::start();
         let (run, name) = match from {
             Some(from) => (from.run, from.name.clone()),

@@ -44,7 +44,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
     if config.is_by_time() {
         schema = by_time(schema, config);
     }
-    let has_positions = config.has_front_ends();
+    let has_positions = config.session_addresses().next().is_some();
     // Behind all other columns. A front-end may say what is in groups.
     let may_have_groups = has_positions || config.reference().is_some();
     let has_groups = may_have_groups && !config.is_by_time();

@@ -47,6 +47,11 @@ impl Sockets {
         }
     }
 
+    /// Takes so many connections more.
+    pub(crate) fn add_connections(&mut self, count: usize) {
+        self.tcp.connections_max += count;
+    }
+
     /// The listeners at a place, taken over if they are there.
     pub(crate) fn listeners(
         &self,

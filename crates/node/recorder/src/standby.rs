@@ -106,11 +106,14 @@ impl Standby {
     /// [`Standing::unheard`].
     pub fn stand(&self, config: &RecorderConfig) -> Result<Standing, RecorderError> {
         self.0.front_ends.enter(config, false);
+        let placed = config.with_placeholder();
+        let config = placed.as_ref().unwrap_or(config);
         let live = Arc::new(Live::new(config));
         let (clock, stop) = (Clock::start(), Arc::new(AtomicBool::new(false)));
         let events = Arc::new(Unheard);
         let threads = Threads::new(clock, Arc::clone(&live.threads), events);
-        let sockets = Sockets::new(config, &live);
+        let mut sockets = Sockets::new(config, &live);
+        sockets.add_connections(config.connections_admitted_max());
         // Dropping it at an error ends the threads that were started.
         let mut working = Working { stop, threads };
         let (unheard, addresses) = (Vec::new(), Vec::new());

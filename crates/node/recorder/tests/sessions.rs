@@ -512,3 +512,23 @@ fn a_connection_is_admitted_by_the_rule_of_its_listener() {
     check(&summary, 0..10, Verdict::Balanced);
     assert_eq!(ledger.sources[0][Entry::PacketsRefused], 4);
 }
+
+#[test]
+fn a_data_connection_that_is_refused_is_counted_for_its_own_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RecorderConfig { listeners: listeners(folder.path()), ..config(folder.path()) };
+    let recorder = Recorder::start(config).unwrap();
+    let &[clear, all, ..] = recorder.listeners() else { panic!("four listeners") };
+    let opening = Opening { name: "camera/c", ..opening(7, &[("", 0, 0)]) };
+    let front_end = FrontEnd::connect(clear, &opening);
+    let welcome = front_end.welcome.expect("it was welcomed");
+    for ticket in [welcome.ticket, [0; 16]] {
+        let mut closed = attached(all, welcome.session, ticket);
+        let _reset = closed.read_to_end(&mut Vec::new());
+    }
+    drop(front_end);
+    let (_, ledger) = end(recorder);
+    // Without a ticket it is nobody's: the first source counts that.
+    let refused = ledger.sources.iter().map(|source| source[Entry::PacketsRefused]);
+    assert!(refused.eq([1, 0, 1]));
+}

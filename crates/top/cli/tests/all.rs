@@ -1,5 +1,6 @@
 //! The tests of this crate over its public interface, as one program: it is linked once.
 
+mod accept;
 mod by_time;
 mod cli;
 mod convert;

@@ -8,6 +8,7 @@
 //! texts; [`edit::set`] changes one value of a text. `tests/reference.txt` has a line for every
 //! key, from which the page docs/reference/configuration.md is made.
 
+mod accept;
 mod control;
 pub mod edit;
 mod emulators;
@@ -32,12 +33,13 @@ use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_model::RunId;
 use catchment_recorder::{
-    ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
+    Accept, ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
     RecorderConfig, SourceConfig, SystemMemory, TargetConfig, link_buffer_bytes,
 };
 use catchment_wire::layouts::Layouts;
 use catchment_wire::trains::Trains;
 
+pub use accept::with_admitted;
 pub use catchment_model::units::{Size, Time};
 pub use control::Control;
 pub use emulators::{RATE_HZ_DEFAULT, emulated_boards};
@@ -114,11 +116,12 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let layouts = layouts::layouts(&located, &low.layouts)?;
     let listeners = listen::listeners(&located, &low.listen)?;
     let (sources, tables) = sources::sources(&located, &low, (&trains, &layouts), &listeners)?;
+    let accept = accept::accept(&located, &low, &listeners, text)?;
     let links = links::links(&located, &low)?;
     let targets = targets::targets(&located, &low, &sources, &links)?;
     let own = own(&located, low.run.own)?;
     let Identity { run_id, timer, stream } = identity(&located, &low)?;
-    let recorder = recorder(&located, &low, (sources, links, targets), text);
+    let recorder = recorder(&located, &low, (sources, links, targets), accept, text);
     // The first listener is where sources are said to arrive.
     let listeners = listeners.into_iter().skip(1).collect();
     let recorder = RecorderConfig { run_id, timer, stream, own, listeners, ..recorder };
@@ -126,6 +129,7 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         .check()
         .and_then(|()| recorder.check_cpus())
         .map_err(|error| refused(&located, &low, &recorder, &tables, &error))?;
+    accept::check(&located, &recorder)?;
     let (emulator, link_emulator) = match &low.emulator {
         Some(low) => emulators::emulators(&located, low, &recorder)?,
         None => (None, None),
@@ -307,9 +311,10 @@ fn recorder(
     located: &Located<'_>,
     low: &Low,
     (sources, links, (folder, targets)): Endpoints,
+    accept: Vec<Accept>,
     text: &str,
 ) -> RecorderConfig {
-    let new = RecorderConfig::new(folder, sources);
+    let new = RecorderConfig { accept, ..RecorderConfig::new(folder, sources) };
     let (mut frame, mut write) = (low.frame.clone(), low.write.clone());
     let front_ends = new.has_front_ends();
     if front_ends && !located.has("frame", "bytes") {

@@ -14,6 +14,7 @@ use catchment_recorder::{BuildConfig, EncodeConfig, FrameConfig, ReceiveConfig, 
 use catchment_wire::hadtu::ByteOrder;
 use serde::de::{Deserialize, Deserializer};
 
+use crate::accept::AcceptLow;
 use crate::control::{ActionLow, AlarmLow, ControlLow};
 use crate::layouts::LayoutLow;
 use crate::links::{CodecRuleLow, LinkLow, PayloadLow};
@@ -38,6 +39,7 @@ pub(crate) struct Low {
     pub(crate) targets: Vec<TargetLow>,
     pub(crate) store: Option<StoreLow>,
     pub(crate) listen: Vec<ListenLow>,
+    pub(crate) accept: Vec<AcceptLow>,
     pub(crate) trains: TrainsLow,
     pub(crate) layouts: Vec<LayoutLow>,
     pub(crate) sources: Vec<SourceLow>,

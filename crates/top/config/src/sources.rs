@@ -62,8 +62,8 @@ pub(crate) fn sources(
         expand(located, &path, group, &inlets, &mut sources)?;
         origins.resize(sources.len(), path);
     }
-    if sources.is_empty() && low.links.is_empty() {
-        let expected = "expected [[sources]], [[source_groups]] or [[links]], got none";
+    if sources.is_empty() && low.links.is_empty() && low.accept.is_empty() {
+        let expected = "expected [[sources]], [[source_groups]], [[links]] or [[accept]], got none";
         return Err(ConfigFileError { place: None, ..located.error("sources", expected) });
     }
     Ok((sources, origins))
@@ -129,7 +129,11 @@ fn clock(offset: Option<Offset>, reorder: Option<Time>, lag: Option<Time>) -> So
 }
 
 /// The groups of the events in which a source is expected, one in each bit.
-fn expected_in(located: &Located<'_>, path: &str, groups: &[u32]) -> Result<u64, ConfigFileError> {
+pub(crate) fn expected_in(
+    located: &Located<'_>,
+    path: &str,
+    groups: &[u32],
+) -> Result<u64, ConfigFileError> {
     if let Some(group) = groups.iter().find(|group| **group >= u64::BITS) {
         let message = format!("expected numbers of groups from 0 to 63, got {group}");
         return Err(located.error(&format!("{path}.expected_in"), message));

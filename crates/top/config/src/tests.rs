@@ -340,7 +340,7 @@ fn sources_of_front_ends_share_the_listener() {
 fn what_is_missing_is_named() {
     assert_eq!(
         message(""),
-        "run.toml: sources: expected [[sources]], [[source_groups]] or [[links]], got none"
+        "run.toml: sources: expected [[sources]], [[source_groups]], [[links]] or [[accept]], got none"
     );
     assert_eq!(
         message("[[sources]]\nname = \"a\"\n"),

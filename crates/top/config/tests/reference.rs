@@ -265,6 +265,10 @@ fn with(path: &str, value: Option<&str>) -> String {
                 .map(|(key, item)| (key.to_owned(), item.clone())),
         );
     }
+    if path.starts_with("accept[]") {
+        document.remove("emulator");
+        document.insert("accept", "[{ senders = \"x-*\" }]".parse::<Item>().unwrap());
+    }
     let (within, name) = path.rsplit_once('.').unwrap_or(("", path));
     let mut table: &mut dyn toml_edit::TableLike = document.as_table_mut();
     for part in within.split('.').filter(|part| !part.is_empty()) {

@@ -1,6 +1,7 @@
 //! Who listens for front-ends while there is no run.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_recorder::{RecorderConfig, Standing};
 
@@ -57,6 +58,30 @@ impl Recording {
         }
     }
 
+    /// The configuration of a run that begins now: with the sources of the front-ends that were
+    /// admitted, and are connected.
+    ///
+    /// # Errors
+    /// Why it cannot be recorded with them.
+    pub(super) fn with_admitted(
+        &self,
+        base: &Arc<Configuration>,
+    ) -> Result<Arc<Configuration>, String> {
+        let admitted = self.run_status.front_ends().admitted();
+        if admitted.is_empty() {
+            let checked = base.recorder.check_run();
+            self.run_status.lacks_sources.store(checked.is_err(), Relaxed);
+            return checked.map(|()| Arc::clone(base)).map_err(|error| error.to_string());
+        }
+        let configure = &self.shared.configure;
+        let text = configure.with_admitted(&base.recorder.text, &admitted)?;
+        let checked = configure.check(&text).map_err(|fault| {
+            let count = admitted.len();
+            format!("with {count} sources of front-ends that were admitted: {}", fault.message)
+        });
+        Ok(Arc::new(checked?))
+    }
+
     /// The run that begins has taken the listeners over, or could not be armed.
     pub(super) fn leave_listeners(&mut self) {
         self.standing = None;
@@ -67,7 +92,7 @@ impl Recording {
     /// end.
     pub(super) fn completed(&self, config: &RecorderConfig) -> Result<RecorderConfig, TlsError> {
         let (mut access, mut listeners) = (config.access.clone(), config.listeners.clone());
-        if let Some(address) = config.session_addresses().next() {
+        if let Some(address) = config.first_listener() {
             let further = listeners.iter_mut().map(|one| (one.address, &mut one.access));
             let mut all: Vec<_> = std::iter::once((address, &mut access)).chain(further).collect();
             let (shared, own_folder) = (&self.shared, own_folder(&config.folder));
@@ -76,5 +101,11 @@ impl Recording {
         }
         let (standby, end_wait_ns) = (Some(self.run_status.standby.clone()), self.end_wait_ns());
         Ok(RecorderConfig { access, listeners, standby, end_wait_ns, ..config.clone() })
+    }
+
+    /// How long the end of a run waits for a storage node that takes nothing.
+    fn end_wait_ns(&self) -> u64 {
+        let drain_ns = self.shared.settings.drain.as_nanos();
+        RecorderConfig::end_wait_of(u64::try_from(drain_ns).unwrap_or(u64::MAX))
     }
 }

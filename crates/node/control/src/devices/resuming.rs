@@ -5,11 +5,12 @@
 //! the order fails: as long as the run can still go on, no other one takes its place.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use catchment_catalog::{CatalogError, Remark, RunRow};
-use catchment_recorder::{Recorder, RecorderConfig, RecorderError};
+use catchment_recorder::{ADMITTED, Recorder, RecorderConfig, RecorderError};
 use catchment_telemetry::utc_now;
 
 use super::{Job, Open, Recording};
@@ -62,8 +63,14 @@ impl Recording {
             );
             return Ok(None);
         }
+        let configuration = self.of_interrupted(&job.configuration, &name);
+        let config =
+            RecorderConfig { run_number: row.number, emulated, ..configuration.recorder.clone() };
         match self.resume_run(&row, &name, config) {
-            Ok(open) => Ok(Some(open)),
+            Ok(open) => {
+                *self.run_status.recorded.lock() = Some(configuration);
+                Ok(Some(open))
+            }
             Err((error, false)) => {
                 tracing::warn!(run = row.number, %error, "the interrupted run cannot go on");
                 Ok(None)
@@ -73,6 +80,20 @@ impl Recording {
                 Err(try_again(&run, error, resume.saturating_sub(age)))
             }
         }
+    }
+
+    /// The configuration of an interrupted run: the present one, with the sources that had been
+    /// admitted to it, which its files know.
+    fn of_interrupted(&self, base: &Arc<Configuration>, name: &str) -> Arc<Configuration> {
+        if base.recorder.accept.is_empty() {
+            return Arc::clone(base);
+        }
+        let of_files = Recorder::interrupted_text(&base.recorder, name).ok().and_then(|text| {
+            let admitted = text.strip_prefix(base.recorder.text.as_str())?;
+            let is_of_base = admitted.starts_with(ADMITTED);
+            is_of_base.then(|| self.shared.configure.check(&text).ok()).flatten()
+        });
+        of_files.map_or_else(|| Arc::clone(base), Arc::new)
     }
 
     /// Has an interrupted run go on.

@@ -104,3 +104,28 @@ fn threads_without_a_socket_are_told() {
     let messages = config.lowered();
     assert_eq!(messages, ["receive.link_threads: 1 instead of 4, one for each of the links"]);
 }
+
+#[test]
+fn data_in_the_clear_beyond_this_machine_are_told_of_each_listener_that_takes_them() {
+    let address = |text: &str| text.parse().unwrap();
+    let sources = vec![crate::SourceConfig::over_session("a", address("127.0.0.1:1"))];
+    let mut config = RecorderConfig::new(PathBuf::from("runs"), sources);
+    // Others on this machine may have the rest.
+    config.memory_bytes = 1 << 20;
+    let access = |tls, needs_token| LinkAccess { tls, needs_token, ..LinkAccess::default() };
+    let mut told = |own: LinkAccess, further: (&str, LinkAccess)| {
+        config.access = own;
+        let (address, from, access) = (address(further.0), Vec::new(), further.1);
+        config.listeners = vec![crate::Listener { address, from, access }];
+        config.warnings().concat()
+    };
+    let control = || access(TlsRule::Control, true);
+    let messages = told(control(), ("10.0.0.1:1", control()));
+    assert!(messages.contains("may send data to 10.0.0.1:1 in the clear (tls = \"control\")"));
+    assert!(!messages.contains("without protection"), "{messages}");
+    // On this machine, and under TLS, nobody else sees them.
+    assert_eq!(told(control(), ("127.0.0.2:1", control())), "");
+    assert_eq!(told(control(), ("10.0.0.1:1", access(TlsRule::All, true))), "");
+    let messages = told(control(), ("10.0.0.1:1", access(TlsRule::Control, false)));
+    assert!(messages.contains("without protection") && !messages.contains("in the clear"));
+}

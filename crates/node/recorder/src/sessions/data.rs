@@ -238,7 +238,11 @@ impl Sessions {
                 Some(_) | None => {}
             }
         }
-        let account = self.sources[0].destination.account as usize;
+        // Without a ticket it is nobody's.
+        let owner = session.map(|index| &self.sessions[index]);
+        let account = owner.map_or(self.sources[0].destination.account as usize, |session| {
+            session.account_of(Some(attach.connection))
+        });
         ingest.reject(account, connection.from.filter(|_| !is_admitted), used);
         connection.kind = Kind::Over;
         Flow::Refused

@@ -139,6 +139,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             let ended = serve(Arc::new(file), settings, log, ends, out, |_, _| Ok(()))?;
             tell(&ended, out)
         }
+        None if !high.recorder.accept.is_empty() => {
+            let message = "[[accept]] is for a node: expected [control], or --listen";
+            anyhow::bail!(UsageError(message.into()))
+        }
         None => record(&arguments, &high, file, ends, out),
     }
 }

@@ -14,6 +14,7 @@ use catchment_control::{
 };
 use catchment_model::Entry;
 use catchment_model::units::grouped;
+use catchment_recorder::AdmittedSource;
 use catchment_session::{Ends, bad_reasons, configuration};
 use signal_hook::consts::SIGHUP;
 
@@ -50,6 +51,10 @@ impl Configure for File {
             text = catchment_config::edit::set(&text, "emulator", "seed", seed.into())?;
         }
         Ok(text)
+    }
+
+    fn with_admitted(&self, text: &str, sources: &[AdmittedSource]) -> Result<String, String> {
+        catchment_config::with_admitted(text, sources)
     }
 }
 
