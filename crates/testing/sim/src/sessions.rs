@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use catchment_builder::SourceRole;
 use catchment_fixtures::Random;
 use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
-use catchment_wire::event_link::CommandKind;
+use catchment_wire::event_link::{CommandKind, KeyKind};
 use catchment_wire::session::{AnswerKind, Release};
 
 use crate::case::Case;
@@ -72,7 +72,9 @@ pub struct LogPlan {
     pub sender: usize,
     /// The log.
     pub log: u32,
-    /// The width of its keys.
+    /// What its keys are.
+    pub key_kind: KeyKind,
+    /// Their width.
     pub key_bits: u8,
 }
 
@@ -112,7 +114,12 @@ pub fn draw(case: &Case) -> Drawn {
         drawn.sources.extend((0..logs as u32).map(|log| SourcePlan {
             in_parts: true,
             in_stream: false,
-            log: Some(LogPlan { sender, log, key_bits: [64, 48, 0][chance.index(3)] }),
+            log: Some(LogPlan {
+                sender,
+                log,
+                key_kind: KeyKind::Number,
+                key_bits: [64, 48, 0][chance.index(3)],
+            }),
             big_endian: false,
             payload_bytes_max,
             batch: 1,
@@ -179,6 +186,7 @@ impl SenderPlan {
         let of = |(log, &source): (u32, &usize)| SourceConfig {
             name: self.log_name(log),
             fragment_bytes_max: sources[source].payload_bytes_max.max(1),
+            key_kind: sources[source].log.map_or(KeyKind::Number, |log| log.key_kind),
             key_bits: sources[source].log.map_or(64, |log| log.key_bits),
             buffer_bytes: Some(self.ring_bytes),
             ..SourceConfig::default()
@@ -202,6 +210,8 @@ pub struct FrontEnd {
     waiting: Vec<VecDeque<Waiting>>,
     /// What it will do about the command that it is at, and when.
     at_work: Option<(u64, u64, Reaction)>,
+    /// Keys of fragments that it dropped and said so, with their logs.
+    pub abandoned: Vec<(usize, u64)>,
     chance: Random,
     /// What its recorders must not have said, or it must not have said itself.
     pub wrong: Option<String>,
@@ -238,6 +248,7 @@ impl FrontEnd {
             sessions: vec![Session::new(number, &plan.sources, plan.release)],
             waiting: vec![VecDeque::new(); plan.sources.len()],
             at_work: None,
+            abandoned: Vec::new(),
             chance,
             wrong: None,
         }
@@ -314,6 +325,14 @@ impl FrontEnd {
         self.waiting[log].push_back(Waiting::Renumber(key));
     }
 
+    /// Promises that no lower key of a source follows, unless something waits for room that may.
+    /// Says whether it is idle.
+    pub fn promise(&mut self, log: usize, key: u64, is_idle: bool) {
+        if self.waiting[log].is_empty() {
+            self.peer.promise(log, key, is_idle);
+        }
+    }
+
     /// Puts into its logs what there is room for, and returns the fragments. `next` is the index
     /// that the next fragment of a source will have.
     pub fn fill(&mut self, next: impl Fn(usize) -> usize) -> Vec<Made> {
@@ -360,6 +379,7 @@ impl FrontEnd {
                 Ok(_) => {
                     if self.peer.abandon(log, 1, Some((key, key))) {
                         self.session().logs[log].add(1, ItemKind::Abandoned);
+                        self.abandoned.push((log, key));
                     }
                     Put::Refused
                 }
@@ -411,6 +431,7 @@ fn peer(plan: &SenderPlan, config: &SenderConfig, number: u64, chance: &mut Rand
     }
     let log = |source: &SourceConfig| LogConfig {
         name: source.name.clone(),
+        key_kind: source.key_kind,
         key_bits: source.key_bits,
         fragment_bytes_max: source.fragment_bytes_max,
         ring_bytes: config.ring_bytes(source),
