@@ -377,10 +377,7 @@ impl FrontEnd {
                 }
                 Ok(Put::Full) if !self.plan.abandons => Put::Full,
                 Ok(_) => {
-                    if self.peer.abandon(log, 1, Some((key, key))) {
-                        self.session().logs[log].add(1, ItemKind::Abandoned);
-                        self.abandoned.push((log, key));
-                    }
+                    self.abandon(log, key);
                     Put::Refused
                 }
                 Err(error) => {
@@ -388,6 +385,14 @@ impl FrontEnd {
                     Put::Refused
                 }
             },
+        }
+    }
+
+    /// Drops a fragment of a log, and says so if there is room for that.
+    pub fn abandon(&mut self, log: usize, key: u64) {
+        if self.peer.abandon(log, 1, Some((key, key))) {
+            self.session().logs[log].add(1, ItemKind::Abandoned);
+            self.abandoned.push((log, key));
         }
     }
 

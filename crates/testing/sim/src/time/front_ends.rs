@@ -30,6 +30,8 @@ pub struct TimeLog {
     pub marks: bool,
     /// A spell in which it is idle, and has said so.
     pub idle: Option<(u64, u64)>,
+    /// How many of a thousand fragments it drops, and says so.
+    pub drops: u64,
 }
 
 /// Something that a source of a front-end has, or says.
@@ -89,6 +91,7 @@ pub fn draw(
             // The naive one has no words for either.
             marks: chance.below(2) == 0 && !*is_naive,
             idle: Some(idle).filter(|_| is_idle && !*is_naive),
+            drops: [0, 0, 60][chance.index(3)],
         });
     }
     for sender in &mut senders {
@@ -233,9 +236,13 @@ impl FrontEnds {
         happened: &mut BTreeMap<Fault, u64>,
     ) {
         while let Some(Said { source, what, .. }) = self.said.next_if(|one| one.at_ns <= now_ns) {
-            let Some(TimeLog { place, .. }) = plan.sources[source].log else { continue };
+            let Some(TimeLog { place, drops, .. }) = plan.sources[source].log else { continue };
             let log = place.log as usize;
             match what {
+                What::Fragment(number) if self.chance.chance(drops) => {
+                    self.fill(place.sender);
+                    self.all[place.sender].0.abandon(log, sent[source][number].key);
+                }
                 What::Fragment(number) => {
                     let Sent { key, recorded, .. } = &sent[source][number];
                     let fragment = SentFragment {

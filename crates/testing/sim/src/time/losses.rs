@@ -36,7 +36,7 @@ impl Check<'_> {
     /// not sent, as far as it had passed their windows.
     pub(super) fn absences(&self, source: usize) -> Result<(), String> {
         let outcome = self.outcome;
-        let Some(TimeLog { place, marks, idle }) = self.log(source) else { return Ok(()) };
+        let Some(TimeLog { place, marks, idle, .. }) = self.log(source) else { return Ok(()) };
         let front_end = &outcome.front_ends[place.sender];
         let logs = front_end.sessions.iter().map(|session| &session.logs[place.log as usize]);
         let items = logs.flat_map(|log| &log.items);
