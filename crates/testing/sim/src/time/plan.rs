@@ -113,11 +113,7 @@ impl TimePlan {
         let senders = front_ends::draw(&case, &mut sources, (length_ns, has_groups));
         let troubles = front_ends::troubles(&case, senders.len(), length_ns);
         let zero_ns = zero_ns(&sources, &mut chance);
-        let dead = case.faults.has(Fault::Die).then(|| {
-            let mut chance = case.chance("die");
-            let from_ns = chance.below(events * interval_ns);
-            (chance.index(sources.len()), from_ns, from_ns + chance.below(3 * S))
-        });
+        let dead = dead(&case, sources.len(), length_ns);
         let late = case.faults.has(Fault::Delay).then(|| {
             let mut chance = case.chance("late");
             let from_ns = chance.below(events * interval_ns);
@@ -233,6 +229,15 @@ impl LayoutPlan {
 pub const MAGIC: u32 = 0x7132_5e01;
 pub const HEAD_BYTES: u32 = 16;
 pub const PACKET_BYTES: u32 = 8;
+
+/// A source that is dead for a while, and from when to when.
+fn dead(case: &Case, sources: usize, length_ns: u64) -> Option<(usize, u64, u64)> {
+    case.faults.has(Fault::Die).then(|| {
+        let mut chance = case.chance("die");
+        let from_ns = chance.below(length_ns);
+        (chance.index(sources), from_ns, from_ns + chance.below(3 * S))
+    })
+}
 
 /// The detector, as its recorder's configuration has to know it.
 struct Detector<'a> {
@@ -431,24 +436,8 @@ fn config(case: &Case, times: &Times, detector: &Detector<'_>) -> RecorderConfig
     let required = sources.iter().filter(|one| one.role == SourceRole::Required).count() as u64;
     let opens_alone = has_groups || chance.below(3) == 0;
     config.build.rule = MatchRule::Time;
-    config.build.time = TimeRule {
-        window_ns: Some(window_ns),
-        kind: [WindowKind::First, WindowKind::Gap][chance.index(2)],
-        span_ns_max: [None, Some(2 * window_ns)][chance.index(2)],
-        openers: match opens_alone {
-            true => vec![Pattern::name(config.sources[0].name.clone())],
-            false => Vec::new(),
-        },
-        fragments_max: Some(fragments_max).filter(|most| *most > 1),
-        before_ns: [None, Some(0), Some(window_ns / 2)][chance.index(3)],
-        coincidence: match opens_alone {
-            true => None,
-            false => Some(1 + chance.below(required) as u32),
-        },
-        unmatched: [Unmatched::Keep, Unmatched::Count][chance.index(2)],
-        late: [Late::Count, Late::Keep][chance.index(2)],
-        ..TimeRule::default()
-    };
+    let opener = opens_alone.then(|| config.sources[0].name.clone());
+    config.build.time = time_rule(&mut chance, window_ns, (opener, required), fragments_max);
     config.frame.bytes = [4 << 10, 32 << 10, 256 << 10][chance.index(3)];
     config.frame.time_ns = [20 * MS, 200 * MS, S][chance.index(3)];
     let coding = ["none", "none", "lz4", "auto"][chance.index(4)];
@@ -470,6 +459,28 @@ fn config(case: &Case, times: &Times, detector: &Detector<'_>) -> RecorderConfig
         false => least.max(64 << 20) + 4 * event_bytes * events,
     };
     config
+}
+
+/// The rule: which source opens all events, or how many do that are required.
+fn time_rule(
+    chance: &mut Random,
+    window_ns: u64,
+    (opener, required): (Option<String>, u64),
+    fragments_max: u32,
+) -> TimeRule {
+    let opens_alone = opener.is_some();
+    TimeRule {
+        window_ns: Some(window_ns),
+        kind: [WindowKind::First, WindowKind::Gap][chance.index(2)],
+        span_ns_max: [None, Some(2 * window_ns)][chance.index(2)],
+        openers: opener.into_iter().map(Pattern::name).collect(),
+        fragments_max: Some(fragments_max).filter(|most| *most > 1),
+        before_ns: [None, Some(0), Some(window_ns / 2)][chance.index(3)],
+        coincidence: (!opens_alone).then(|| 1 + chance.below(required) as u32),
+        unmatched: [Unmatched::Keep, Unmatched::Count][chance.index(2)],
+        late: [Late::Count, Late::Keep][chance.index(2)],
+        ..TimeRule::default()
+    }
 }
 
 /// When the run begins on the recorder's clock.
