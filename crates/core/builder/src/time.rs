@@ -75,6 +75,8 @@ pub struct TimeMatcher {
     /// The source whose fragments name groups, and what those name that come next.
     reference: Option<usize>,
     named: u64,
+    /// Whether some source is in groups.
+    has_groups: bool,
     unmatched: Unmatched,
     late: Late,
     waiting_bytes_max: u64,
@@ -134,6 +136,7 @@ impl TimeMatcher {
             coincidence: time.coincidence,
             reference: time.reference,
             named: 0,
+            has_groups: config.expected_in.iter().any(|&groups| groups > 0),
             unmatched: time.unmatched,
             late: time.late,
             waiting_bytes_max: config.waiting_bytes_max,
@@ -153,9 +156,6 @@ impl TimeMatcher {
     #[inline]
     fn push_next(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) -> usize {
         let (queues, most, arrived_ns) = (&mut self.queues, self.waiting_max, self.now_ns);
-        if queues.is_reference(index) {
-            return 0;
-        }
         let done = self.horizon.take_run(index, run, arrived_ns, |ns, &fragment| {
             let put = queues.put_next(index, ns, Waiting { fragment, arrived_ns }, most);
             if put {
@@ -163,6 +163,7 @@ impl TimeMatcher {
             }
             put
         });
+        self.queues.name_next((index, done), self.named);
         if let Some(ordinals) = self.queues.ordinals.get_mut(index) {
             let first = matched.first_ordinal(index, run);
             ordinals.extend(first..first + done as u64);
@@ -278,14 +279,16 @@ impl TimeMatcher {
         };
         while matched.row_count() < self.rows_max {
             let is_forced = self.forced(forced);
+            // Where memory is short, the oldest event closes whatever the clocks say.
+            let bound_ns = if self.is_short() { i64::MAX } else { bound_ns };
             match self.queues.next() {
                 Some(Next::Lone { ns, .. }) if ns > bound_ns => break,
                 Some(Next::Event { anchor_ns, .. }) if anchor_ns > bound_ns => break,
                 Some(Next::Lone { index, ns, until_ns }) => {
                     // No other source opens events, and those that are expected in none that come
                     // do not delay them.
-                    let reference_ns =
-                        self.reference.map_or(i64::MAX, |one| self.horizon.lows[one]);
+                    let reference = self.reference.filter(|_| self.has_groups);
+                    let reference_ns = reference.map_or(i64::MAX, |one| self.horizon.lows[one]);
                     let passed_ns = if reference_ns < i64::MAX { reference_ns } else { passed_ns };
                     // What its own source may still deliver before it would be late.
                     let is_first = self.horizon.is_in_order(index) || self.horizon.lows[index] > ns;
@@ -297,10 +300,10 @@ impl TimeMatcher {
                     self.close_alone(index, matched);
                 }
                 Some(Next::Event { begin_ns, anchor_ns, end_ns, openers }) => {
-                    let named = self.queues.named();
-                    let passed_ns = match self.reference {
-                        Some(_) => self.passed_ns(named, matched),
-                        None => passed_ns,
+                    let named = if self.has_groups { self.queues.named() } else { 0 };
+                    let passed_ns = match self.has_groups {
+                        true => self.passed_ns(named, matched),
+                        false => passed_ns,
                     };
                     let blocker = match end_ns < passed_ns {
                         true => None,
@@ -331,11 +334,14 @@ impl TimeMatcher {
     /// Whether events close that are not final: as said, or since memory is short.
     fn forced(&self, forced: Forced) -> Forced {
         match forced {
-            Forced::No if self.queues.bytes > self.waiting_bytes_max => {
-                Forced::By(CloseReason::Overtaken)
-            }
+            Forced::No if self.is_short() => Forced::By(CloseReason::Overtaken),
             forced => forced,
         }
+    }
+
+    /// Whether what waits takes more memory than it may.
+    fn is_short(&self) -> bool {
+        self.queues.bytes > self.waiting_bytes_max
     }
 
     /// The time that every awaited source has passed which an event of these groups expects.
@@ -349,9 +355,10 @@ impl TimeMatcher {
         }
         let mut others_ns = self.lowest(named, matched);
         let (promises, time_ns) = (&self.horizon.promises, self.horizon.time_at(self.now_ns));
-        if promises.is_any() && others_ns < i64::MAX {
-            // What a front-end promises of the future costs no fragment of another source.
-            others_ns = others_ns.min(time_ns.unwrap_or(i64::MAX - 1));
+        if promises.is_any() {
+            // What a front-end promises of the future costs no fragment of another source, nor
+            // does it that all others are idle or gone.
+            others_ns = others_ns.min(time_ns.unwrap_or(i64::MAX));
         }
         for &(index, lag_ns) in &self.sparse {
             if promises.has(index) && !promises.is_awaited(index) {
@@ -395,7 +402,7 @@ impl TimeMatcher {
     /// Notes what the next event waits for. Of a sparse source or a group more than its own
     /// fragments says whether it does.
     fn note_blocker(&mut self, blocker: Option<usize>) {
-        let is_plain = self.sparse.is_empty() && self.reference.is_none();
+        let is_plain = self.sparse.is_empty() && !self.has_groups;
         let several = self.queues.pieces.are_several();
         let waits = |&index: &usize| is_plain && (several || self.queues.len(index) == 0);
         let state = |index| (index, self.horizon.lows[index], self.queues.len(index));

@@ -18,6 +18,7 @@ mod numberings;
 mod owned;
 mod pieces;
 mod positions;
+mod promised_histories;
 mod promised_times;
 mod promises;
 mod quorum;

@@ -231,7 +231,10 @@ fn a_piece_with_another_tag_than_its_event_is_counted() {
 
 /// What every interleaving comes to: of each source the times and offsets that it sent, in the
 /// order of time; and rows by key, with the offsets of each source's fragments.
-fn sorted_and_grouped(sent: &[Vec<(u64, u64)>], time: &TimeConfig) -> Vec<(u64, Vec<Vec<u64>>)> {
+pub(crate) fn sorted_and_grouped(
+    sent: &[Vec<(u64, u64)>],
+    time: &TimeConfig,
+) -> Vec<(u64, Vec<Vec<u64>>)> {
     let mut heads = vec![0; sent.len()];
     let mut rows: Vec<(u64, Vec<Vec<u64>>)> = Vec::new();
     loop {

@@ -15,12 +15,12 @@ use crate::support::{MS, Rig, S};
 const WINDOW: u64 = 1_000;
 const DAY: u64 = 86_400 * S;
 /// When a test begins, as all clocks have it.
-const BEGIN: u64 = 10 * DAY;
+pub(crate) const BEGIN: u64 = 10 * DAY;
 
 /// A run of ports and front-ends.
 struct Run(Rig<TimeMatcher>);
 
-fn settings(roles: &[SourceRole], front_ends: &[usize]) -> BuilderConfig {
+pub(crate) fn settings(roles: &[SourceRole], front_ends: &[usize]) -> BuilderConfig {
     let mut config = BuilderConfig::new(roles.to_vec());
     config.sparse_without_promises = true;
     (config.number_bits, config.frame_bytes) = (48, 1);
@@ -84,7 +84,7 @@ fn at(event: u64) -> u64 {
 }
 
 /// Of that time, and as fragments of a link are: known not to be repetitions.
-fn sent_once(ns: u64, fragment: Fragment) -> Fragment {
+pub(crate) fn sent_once(ns: u64, fragment: Fragment) -> Fragment {
     Fragment { number: ns, flags: FragmentFlags::SENT_ONCE, ..fragment }
 }
 
@@ -606,4 +606,92 @@ fn a_run_by_time_that_is_stopped_before_clocks_stand_has_what_its_front_ends_sha
     run.0.finish(at(3));
     assert_eq!((run.0.rows.len(), run.0.complete(), run.0.lost()), (1, 1, 0));
     assert_eq!([0, 1].map(|source| run.0.count(source, Entry::FragmentsOutsideRun)), [1, 1]);
+}
+
+#[test]
+fn when_memory_is_short_the_oldest_event_closes_though_its_clock_is_ahead() {
+    let mut config = settings(&[SourceRole::Required; 3], &[1]);
+    config.waiting_bytes_max = 10_000;
+    let mut run = Run::of(&config, |_| {});
+    run.events(&[0, 1, 2], 1..11);
+    // A port whose clock is ahead by more than `skew`, and by less than is a claim.
+    for event in 11..600 {
+        run.send(at(event), 2, &[at(event) + 900 * MS]);
+        run.events(&[0, 1], event..event + 1);
+        let waiting_bytes = run.0.builder.status().waiting_bytes;
+        assert!(waiting_bytes <= 10_000, "event {event}: {waiting_bytes}");
+    }
+    run.0.finish(at(600));
+}
+
+#[test]
+fn one_front_end_that_opens_all_events_is_as_any_opener_where_nobody_is_in_groups() {
+    let mut run = Run::of(&settings(&[SourceRole::Required; 3], &[0, 1, 2]), |time| {
+        (time.openers, time.reference) = (vec![true, false, false], Some(0));
+    });
+    run.events(&[0, 1, 2], 1..11);
+    // Of two fragments in no event the earlier one comes later.
+    run.send(at(11), 1, &[at(11) + 5]);
+    run.send(at(12), 0, &[at(12)]);
+    run.0.poll(at(12));
+    run.send(at(12), 2, &[at(11) + 3, at(12) + 2]);
+    run.send(at(12), 1, &[at(12) + 1]);
+    run.0.poll(at(12));
+    run.0.finish(at(13));
+    let alone = run.0.rows.iter().filter(|(_, row)| row.flags.contains(EventFlags::UNMATCHED));
+    assert_eq!(alone.map(|(key, _)| *key).collect::<Vec<_>>(), [at(11) + 3, at(11) + 5]);
+    assert_eq!((run.whole(&[0, 1, 2]), run.0.lost()), (11, 0));
+}
+
+#[test]
+fn what_a_session_abandons_before_its_first_fragment_is_excused() {
+    let mut run = Run::front_ends(2);
+    run.events(&[0, 1], 1..11);
+    run.say(at(11), 1, SourceNote::Session { key_bits: 64 });
+    (11..21).for_each(|event| run.send(at(event), 0, &[at(event)]));
+    // As the receive agent says it of a mark with keys.
+    run.say(at(21), 1, SourceNote::LowWater(at(11) + 1));
+    run.say(at(21), 1, SourceNote::Excused(at(20) + 1));
+    run.events(&[0, 1], 21..31);
+    run.0.finish(at(31));
+    let entries = [Entry::FragmentsMissing, Entry::FragmentsNotSent];
+    assert_eq!(entries.map(|entry| run.0.count(1, entry)), [10, 0]);
+}
+
+#[test]
+fn a_sparse_front_end_is_waited_for_its_lag_when_all_others_are_idle() {
+    let roles = [SourceRole::Required, SourceRole::Sparse];
+    let mut run = Run::of(&settings(&roles, &[0, 1]), |time| time.openers = vec![true, false]);
+    run.events(&[0, 1], 1..101);
+    run.send(at(101), 0, &[at(101)]);
+    run.say(at(101), 0, SourceNote::Idle(true));
+    run.0.poll(at(101));
+    assert_eq!(run.0.rows.len(), 100, "its sender may hold what belongs to the event");
+    run.send(at(141), 1, &[at(101) + 7]);
+    run.0.poll(at(141));
+    assert_eq!(run.whole(&[0, 1]), 101);
+    // It has nothing of the next one.
+    run.send(at(200), 0, &[at(200)]);
+    run.say(at(200), 0, SourceNote::Idle(true));
+    run.0.poll(at(440));
+    assert_eq!(run.0.rows.len(), 101);
+    run.0.poll(at(460));
+    assert_eq!((run.0.rows.len(), run.0.lost()), (102, 0));
+}
+
+#[test]
+fn a_run_that_goes_on_waits_for_a_front_end_until_its_wait_ends() {
+    let mut config = settings(&[SourceRole::Required; 2], &[0, 1]);
+    config.continues = Some(Continues { closed_key: at(1), sources: vec![Some(at(1)); 2] });
+    let time = TimeConfig::new(WINDOW, vec![ClockConfig::NS; 2], config.timeout_ns);
+    let matcher = TimeMatcher::new(&config, &time).expect("settings that can be");
+    let mut run = Run(Rig::with_matcher(&config, matcher));
+    run.say(at(2), 0, SourceNote::Session { key_bits: 64 });
+    run.events(&[0], 2..5_000);
+    assert_eq!(run.0.rows.len(), 0, "it may come and send again what it holds");
+    // The receive agent ends the wait for one that does not come (`sessions.rs`).
+    run.say(at(5_000), 1, SourceNote::Gone);
+    run.events(&[0], 5_000..5_010);
+    assert_eq!((run.0.rows.len(), run.0.lost()), (5_008, 0));
+    run.0.finish(at(5_010));
 }

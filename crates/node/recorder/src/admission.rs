@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catchment_builder::SourceNote;
 use catchment_frame::Position;
 use catchment_model::{Entry, RunId, SourceId};
 use catchment_net::LinkAccess;
@@ -249,7 +248,7 @@ impl Sessions {
             former.count_lost(ingest);
             former.mark(ingest);
             former.set_waited(ingest, false);
-            former.say(ingest, SourceNote::Gone);
+            former.leave_to(ingest, &session);
         }
         let is_required = session.names.iter().any(|name| front_ends.is_required(name));
         front_ends.tell(&session.name, |one| one.begin(is_required, opening.hello.release));

@@ -1,5 +1,6 @@
 //! One session of a front-end: its logs, and what its sender is told.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::ANSWER_BYTES_MAX;
@@ -223,6 +224,17 @@ impl Session {
     /// Says something about all its sources to the builder.
     pub(crate) fn say(&self, ingest: &mut Ingest, note: SourceNote) {
         self.logs.iter().for_each(|log| log.say(ingest, note));
+    }
+
+    /// Another session takes its place, which says itself that it has begun. Only what that does
+    /// not deliver is gone: between two words of one source its events would close, and what the
+    /// new session has of them would be late.
+    pub(crate) fn leave_to(&self, ingest: &mut Ingest, next: &Self) {
+        let source = |log: &Log| log.destination.ok().map(|one| one.source);
+        let goes_on: BTreeSet<u32> = next.logs.iter().filter_map(source).collect();
+        let is_gone = |log: &&Log| source(log).is_some_and(|source| !goes_on.contains(&source));
+        let gone = self.logs.iter().filter(is_gone);
+        gone.for_each(|log| log.say(ingest, SourceNote::Gone));
     }
 
     /// It goes on.

@@ -143,10 +143,11 @@ impl Naive {
     }
 
     /// Puts in a fragment that must be refused, if there can be one: with the key of the fragment
-    /// before it, and now and then too long as well.
+    /// before it, or an earlier time, and now and then too long as well.
     pub fn fault(&mut self, log: usize) -> bool {
         let log = &mut self.logs[log];
-        let Some(key) = log.last_key else { return false };
+        let least = u64::from(log.config.key_kind == KeyKind::Time);
+        let Some(key) = log.last_key.and_then(|key| key.checked_sub(least)) else { return false };
         let longest = log.config.fragment_bytes_max;
         let bytes = if self.chance.chance(300) { longest + 1 } else { longest.min(50) };
         log.add(1, What::Fragment { key, bytes: vec![9; bytes as usize] });
@@ -433,12 +434,12 @@ impl Naive {
         // One message for each log.
         for (number, log) in (0..).zip(logs) {
             let mut service = [0; SourceLog::BYTES];
-            let LogConfig { name, key_bits, fragment_bytes_max, .. } = &log.config;
+            let LogConfig { name, key_kind, key_bits, fragment_bytes_max, .. } = &log.config;
             SourceLog {
                 fragment_bytes_max: *fragment_bytes_max,
                 groups: 0,
                 flags: marks,
-                key_kind: KeyKind::Number,
+                key_kind: *key_kind,
                 key_bits: *key_bits,
                 presence: Presence::Configured,
                 dtype: 0,

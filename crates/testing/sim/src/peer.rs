@@ -83,6 +83,14 @@ impl Peer {
         }
     }
 
+    /// Promises that no lower key of a log follows, and whether it is idle. The naive one has no
+    /// words for that.
+    pub fn promise(&mut self, log: usize, key: u64, is_idle: bool) {
+        if let Self::Client(session) = self {
+            session.source(log as u32).low_water(Some(key), is_idle);
+        }
+    }
+
     /// Puts something else into a log, behind a fragment of that key. Returns what.
     pub fn add_other(
         &mut self,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use catchment_builder::SourceRole;
 use catchment_fixtures::Random;
 use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
-use catchment_wire::event_link::CommandKind;
+use catchment_wire::event_link::{CommandKind, KeyKind};
 use catchment_wire::session::{AnswerKind, Release};
 
 use crate::case::Case;
@@ -74,7 +74,9 @@ pub struct LogPlan {
     pub sender: usize,
     /// The log.
     pub log: u32,
-    /// The width of its keys.
+    /// What its keys are.
+    pub key_kind: KeyKind,
+    /// Their width.
     pub key_bits: u8,
 }
 
@@ -114,7 +116,12 @@ pub fn draw(case: &Case) -> Drawn {
         drawn.sources.extend((0..logs as u32).map(|log| SourcePlan {
             in_parts: true,
             in_stream: false,
-            log: Some(LogPlan { sender, log, key_bits: [64, 48, 0][chance.index(3)] }),
+            log: Some(LogPlan {
+                sender,
+                log,
+                key_kind: KeyKind::Number,
+                key_bits: [64, 48, 0][chance.index(3)],
+            }),
             big_endian: false,
             payload_bytes_max,
             batch: 1,
@@ -182,6 +189,7 @@ impl SenderPlan {
         let of = |(log, &source): (u32, &usize)| SourceConfig {
             name: self.log_name(log),
             fragment_bytes_max: sources[source].payload_bytes_max.max(1),
+            key_kind: sources[source].log.map_or(KeyKind::Number, |log| log.key_kind),
             key_bits: sources[source].log.map_or(64, |log| log.key_bits),
             buffer_bytes: Some(self.ring_bytes),
             marks: self.marks,
@@ -206,6 +214,8 @@ pub struct FrontEnd {
     waiting: Vec<VecDeque<Waiting>>,
     /// What it will do about the command that it is at, and when.
     at_work: Option<(u64, u64, Reaction)>,
+    /// Keys of fragments that it dropped and said so, with their logs.
+    pub abandoned: Vec<(usize, u64)>,
     chance: Random,
     /// What its recorders must not have said, or it must not have said itself.
     pub wrong: Option<String>,
@@ -242,6 +252,7 @@ impl FrontEnd {
             sessions: vec![Session::new(number, &plan.sources, plan.release)],
             waiting: vec![VecDeque::new(); plan.sources.len()],
             at_work: None,
+            abandoned: Vec::new(),
             chance,
             wrong: None,
         }
@@ -335,6 +346,14 @@ impl FrontEnd {
         self.waiting[log].push_back(Waiting::Renumber(key));
     }
 
+    /// Promises that no lower key of a source follows, unless something waits for room that may.
+    /// Says whether it is idle.
+    pub fn promise(&mut self, log: usize, key: u64, is_idle: bool) {
+        if self.waiting[log].is_empty() {
+            self.peer.promise(log, key, is_idle);
+        }
+    }
+
     /// Puts into its logs what there is room for, and returns the fragments. `next` is the index
     /// that the next fragment of a source will have.
     pub fn fill(&mut self, next: impl Fn(usize) -> usize) -> Vec<Made> {
@@ -379,9 +398,7 @@ impl FrontEnd {
                 }
                 Ok(Put::Full) if !self.plan.abandons => Put::Full,
                 Ok(_) => {
-                    if self.peer.abandon(log, 1, Some((key, key))) {
-                        self.session().logs[log].add(1, ItemKind::Abandoned);
-                    }
+                    self.abandon(log, key);
                     Put::Refused
                 }
                 Err(error) => {
@@ -389,6 +406,14 @@ impl FrontEnd {
                     Put::Refused
                 }
             },
+        }
+    }
+
+    /// Drops a fragment of a log, and says so if there is room for that.
+    pub fn abandon(&mut self, log: usize, key: u64) {
+        if self.peer.abandon(log, 1, Some((key, key))) {
+            self.session().logs[log].add(1, ItemKind::Abandoned);
+            self.abandoned.push((log, key));
         }
     }
 
@@ -432,6 +457,7 @@ fn peer(plan: &SenderPlan, config: &SenderConfig, number: u64, chance: &mut Rand
     }
     let log = |source: &SourceConfig| LogConfig {
         name: source.name.clone(),
+        key_kind: source.key_kind,
         key_bits: source.key_bits,
         fragment_bytes_max: source.fragment_bytes_max,
         ring_bytes: config.ring_bytes(source),

@@ -1,4 +1,4 @@
-//! Events built by time: senders of declared layouts, whose clocks may lie.
+//! Events built by time: senders of declared layouts, whose clocks may lie, and front-ends.
 //!
 //! The recorder is the same as for events by number, and so are its queues, its disk and its
 //! agents; the detector, the network and the oracle are other ones: a fragment has a time in place
@@ -8,10 +8,14 @@
 //! |---|---|
 //! | `plan` | sources, clocks, lies, the window and the rates that a seed makes |
 //! | `sender` | fragments, their stamps and their datagrams, and when these arrive |
+//! | `front_ends` | the sources that come over sessions, what they say, and what befalls them |
 //! | `world` | the run: clock, deliveries, agents |
 //! | `model` | the rule once more, on sorted times |
 //! | `oracle` | the rules that every run must obey |
+//! | `losses` | those of front-ends: what they dropped, and what was late |
 
+mod front_ends;
+mod losses;
 mod model;
 mod oracle;
 mod plan;
@@ -30,9 +34,9 @@ use crate::{Fragments, Report, caught};
 pub(crate) use self::plan::TimePlan;
 
 /// What happens where events are built by time: what the network and narrow clocks do, which keeps
-/// no fragment that arrives from its event; the lies of clocks; and what befalls a source, or the
-/// process.
-pub const FAULTS: [Fault; 15] = [
+/// no fragment that arrives from its event; the lies of clocks; what befalls a source, or the
+/// process; and what befalls front-ends.
+pub const FAULTS: [Fault; 22] = [
     Fault::Loss,
     Fault::Duplicate,
     Fault::Reorder,
@@ -48,12 +52,24 @@ pub const FAULTS: [Fault; 15] = [
     Fault::SmallMemory,
     Fault::Starve,
     Fault::Freeze,
+    Fault::SingleBytes,
+    Fault::LateAnswers,
+    Fault::Cut,
+    Fault::SenderKill,
+    Fault::HalfOpen,
+    Fault::Stall,
+    Fault::SmallRing,
 ];
 const HARMLESS: Range<usize> = 0..4;
 const LIES: Range<usize> = 4..9;
+const OF_BOARDS: Range<usize> = 0..15;
+/// Of front-ends: what only makes them slow, and all of it.
+const SLOW: Range<usize> = 15..17;
+const OF_FRONT_ENDS: Range<usize> = 15..22;
 
 /// The faults of a seed: in one run of four none but those that must change nothing, in two of four
-/// one lie beside them, and in one of four any.
+/// one lie beside them, and in one of four any. Of front-ends in half of the runs what only makes
+/// them slow, in a quarter one of the others beside that, and in a quarter any.
 pub(crate) fn faults_of(seed: u64) -> Faults {
     let mut chance = Random::new(seed ^ 0x71_3e);
     let kind = chance.below(4);
@@ -61,10 +77,25 @@ pub(crate) fn faults_of(seed: u64) -> Faults {
         let drawn = FAULTS[range].iter().filter(|_| chance.chance(per_thousand));
         drawn.fold(Faults::NONE, |faults, &fault| faults.with(fault))
     };
-    match kind {
+    let faults = match kind {
         0 => drawn(HARMLESS, 400),
         1 | 2 => drawn(HARMLESS, 400).with(FAULTS[LIES][chance.index(LIES.len())]),
-        _ => drawn(0..FAULTS.len(), 250),
+        _ => drawn(OF_BOARDS, 250),
+    };
+    let mut chance = Random::new(seed ^ 0x71_3f);
+    let kind = chance.below(4);
+    let mut drawn = |faults: Faults, range: Range<usize>| {
+        let drawn = FAULTS[range].iter().filter(|_| chance.chance(300));
+        drawn.fold(faults, |faults, &fault| faults.with(fault))
+    };
+    match kind {
+        0 | 1 => drawn(faults, SLOW),
+        2 => {
+            let faults = drawn(faults, SLOW);
+            let others = SLOW.end..OF_FRONT_ENDS.end;
+            faults.with(FAULTS[others.clone()][chance.index(others.len())])
+        }
+        _ => drawn(faults, OF_FRONT_ENDS),
     }
 }
 

@@ -233,7 +233,8 @@ impl Queues {
     }
 
     /// Puts a fragment behind those of its source that wait, unless that takes a closer look:
-    /// [`put`](Self::put) does. Its ordinal is for the caller to add.
+    /// [`put`](Self::put) does. Its ordinal, and the groups that it names, are for the caller to
+    /// add.
     #[inline]
     pub fn put_next(&mut self, index: usize, ns: i64, waiting: Waiting, most: usize) -> bool {
         let queue = &mut self.queues[index];
@@ -251,9 +252,12 @@ impl Queues {
         true
     }
 
-    /// Whether the fragments of a source name groups.
-    pub fn is_reference(&self, index: usize) -> bool {
-        self.reference == Some(index)
+    /// So many fragments were [put next](Self::put_next), which name these groups.
+    #[inline]
+    pub fn name_next(&mut self, (index, count): (usize, usize), groups: u64) {
+        if self.reference == Some(index) {
+            self.named.extend(std::iter::repeat_n(groups, count));
+        }
     }
 
     /// The groups that the first fragment of the reference source names; 0 if there is none.

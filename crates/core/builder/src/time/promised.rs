@@ -32,7 +32,10 @@ impl TimeMatcher {
                     self.excuse(index, from_ns, to_ns, matched);
                 }
             }
-            SourceNote::ExpectedIn(groups) => matched.expect_in(index, groups),
+            SourceNote::ExpectedIn(groups) => {
+                self.has_groups |= groups > 0;
+                matched.expect_in(index, groups);
+            }
             _ => {}
         }
     }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use catchment_fixtures::Random;
 use catchment_wire::event_link::{
-    AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, Mark, MarkKind, Part,
+    AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, KeyKind, Mark,
+    MarkKind, Part,
 };
 use catchment_wire::session::Encoder;
 
@@ -15,7 +16,9 @@ use super::Outgoing;
 pub struct LogConfig {
     /// Its name.
     pub name: String,
-    /// The width of its keys.
+    /// What its keys are.
+    pub key_kind: KeyKind,
+    /// Their width.
     pub key_bits: u8,
     /// Bytes of its longest fragment.
     pub fragment_bytes_max: u64,

@@ -45,14 +45,18 @@ pub fn groups(fragments: &[Timed], rule: &TimeConfig, expected_in: &[u64]) -> Ve
         let Some((anchor_ns, anchor)) = anchor else { return groups };
         let last_ns = anchor_ns + i128::from(rule.span_ns_max).max(window_ns);
         let in_reach = left.range((anchor_ns - before_ns, (0, 0))..=(last_ns, MOST));
-        // The first of each source.
-        let mut firsts = BTreeMap::new();
+        // The first ones of each source.
+        let mut firsts: BTreeMap<usize, Vec<(i128, Id)>> = BTreeMap::new();
         for &(ns, id) in in_reach {
-            firsts.entry(id.0).or_insert((ns, id));
+            let of_source = firsts.entry(id.0).or_default();
+            if of_source.len() < rule.fragments_max as usize {
+                of_source.push((ns, id));
+            }
         }
+        let firsts = || firsts.values().flatten();
         let mut end_ns = anchor_ns + window_ns;
         if rule.kind == WindowKind::Gap {
-            let mut opening: Vec<i128> = firsts.values().filter(opens).map(|(ns, _)| *ns).collect();
+            let mut opening: Vec<i128> = firsts().filter(opens).map(|(ns, _)| *ns).collect();
             opening.sort_unstable();
             for ns in opening.into_iter().filter(|&ns| ns >= anchor_ns) {
                 if ns <= end_ns {
@@ -62,9 +66,9 @@ pub fn groups(fragments: &[Timed], rule: &TimeConfig, expected_in: &[u64]) -> Ve
             end_ns = end_ns.min(last_ns);
         }
         let in_window: Vec<(i128, Id)> =
-            firsts.into_values().filter(|(ns, _)| *ns <= end_ns).collect();
-        let openers = in_window.iter().filter(opens).count();
-        if (openers as u64) < u64::from(rule.coincidence) {
+            firsts().filter(|(ns, _)| *ns <= end_ns).copied().collect();
+        let openers: BTreeSet<usize> = in_window.iter().filter(opens).map(|one| one.1.0).collect();
+        if (openers.len() as u64) < u64::from(rule.coincidence) {
             left.remove(&(anchor_ns, anchor));
             groups.push(Group { ns: anchor_ns, members: vec![anchor], is_alone: true });
             continue;

@@ -11,10 +11,14 @@
 //! 5. Then output goes on within one time-out, and the lag of the sparse sources more.
 //! 6. Then a clock that lies is named: by its counts, or as out of step. Not that of the only
 //!    source that opens events, as long as it is in step.
+//! 7. Of a front-end (`losses.rs`): no fragment is there twice that it sent again, and of an honest
+//!    one all that went into its log is what arrived. In runs of rule 3 what it dropped is counted
+//!    by its word, and what an event lacks of it beside that as not sent. If no clock lies, nothing
+//!    is late of one that is waited for until it is back.
 //!
-//! Rules 3 to 6 say nothing of runs whose agents were not called or whose memory was short. A
+//! Rules 3 to 7 say nothing of runs whose agents were not called or whose memory was short. A
 //! source is *honest* here if its clock says the time, and it is heard often enough not to count as
-//! silent.
+//! silent, and nothing befell its front-end by which it lost anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,24 +26,31 @@ use std::fmt::Write as _;
 use catchment_builder::{SourceRole, TimeConfig, Unmatched, WindowKind};
 use catchment_model::{Entry, EventFlags};
 
+use super::front_ends::{self, TimeLog};
 use super::model::{Group, Id, Timed, groups, is_expected};
+use super::plan::{RUN_NS, TimeSource};
 use super::sender::identity;
 use super::world::Outcome;
 use crate::fault::Fault;
 use crate::plan::{MS, S};
 use crate::walk::walk;
+use crate::wires::Trouble;
 
 /// Checks all of a run. Returns how many fragments had to be recorded.
 ///
 /// # Errors
 /// The first rule that was broken, and where.
 pub fn check(outcome: &Outcome<'_>) -> Result<u64, String> {
+    if let Some(wrong) = outcome.front_ends.iter().find_map(|one| one.wrong.clone()) {
+        return Err(wrong);
+    }
     let check = Check::new(outcome)?;
     check.ledger()?;
     check.windows()?;
     if check.is_held_up() || outcome.plan.base.case.faults.has(Fault::SmallMemory) {
         return Ok(0);
     }
+    check.comes_back()?;
     let required = match check.honest.contains(&false) {
         false => check.exact()?,
         true if check.has_majority() => check.others()?,
@@ -80,14 +91,14 @@ pub fn rows(outcome: &Outcome<'_>) -> String {
 
 /// A row of the files.
 #[derive(Clone, Debug)]
-struct Row {
-    key: u64,
+pub(super) struct Row {
+    pub(super) key: u64,
     flags: EventFlags,
-    members: Vec<Id>,
+    pub(super) members: Vec<Id>,
 }
 
 impl Row {
-    fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         self.flags.contains(EventFlags::UNMATCHED) || self.flags.contains(EventFlags::LATE)
     }
 }
@@ -121,18 +132,24 @@ fn read(outcome: &Outcome<'_>) -> Result<Vec<Row>, String> {
             rows.extend(of_frame.into_iter().map(row));
             let mut wrong = None;
             file.fragments(frame, |fragment| {
-                let Some(bytes) = fragment.bytes else { return };
-                let of = outcome.sent.get(fragment.source);
-                let is_whole = outcome.plan.sources[fragment.source].layout.is_whole;
-                let index = identity(bytes, is_whole).map(|(_, number)| number as usize);
-                let sent = index.and_then(|index| Some((index, of?.get(index)?)));
-                match sent.filter(|(_, sent)| sent.recorded == bytes) {
-                    Some((index, _)) => {
-                        rows[first + fragment.row].members.push((fragment.source, index));
-                    }
-                    None => {
-                        let (source, key) = (fragment.source, fragment.key);
+                let Some(mut bytes) = fragment.bytes else { return };
+                let source = fragment.source;
+                let has_heads = outcome.plan.sources[source].has_heads();
+                // The pieces of an event stand one behind the other.
+                loop {
+                    let index = identity(bytes, has_heads).map(|(_, number)| number as usize);
+                    let sent = index.and_then(|at| Some((at, outcome.sent[source].get(at)?)));
+                    let rest = sent
+                        .and_then(|(at, sent)| Some((at, bytes.strip_prefix(&*sent.recorded)?)));
+                    let Some((index, rest)) = rest else {
+                        let key = fragment.key;
                         wrong.get_or_insert(format!("source {source}, key {key}: not as sent"));
+                        return;
+                    };
+                    rows[first + fragment.row].members.push((source, index));
+                    bytes = rest;
+                    if bytes.is_empty() {
+                        return;
                     }
                 }
             })?;
@@ -147,13 +164,13 @@ fn read(outcome: &Outcome<'_>) -> Result<Vec<Row>, String> {
     }
 }
 
-struct Check<'a> {
-    outcome: &'a Outcome<'a>,
-    rule: TimeConfig,
-    rows: Vec<Row>,
-    expected_in: Vec<u64>,
+pub(super) struct Check<'a> {
+    pub(super) outcome: &'a Outcome<'a>,
+    pub(super) rule: TimeConfig,
+    pub(super) rows: Vec<Row>,
+    pub(super) expected_in: Vec<u64>,
     /// By source.
-    honest: Vec<bool>,
+    pub(super) honest: Vec<bool>,
 }
 
 impl<'a> Check<'a> {
@@ -169,16 +186,21 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn role(&self, source: usize) -> SourceRole {
+    pub(super) fn role(&self, source: usize) -> SourceRole {
         self.outcome.plan.sources[source].role
     }
 
-    fn ns(&self, (source, index): Id) -> i128 {
+    /// What a front-end has of a source, if it is no board.
+    pub(super) fn log(&self, source: usize) -> Option<&TimeLog> {
+        self.outcome.plan.sources[source].log.as_ref()
+    }
+
+    pub(super) fn ns(&self, (source, index): Id) -> i128 {
         self.outcome.sent[source][index].ns
     }
 
     /// The groups that took part in an event.
-    fn named(&self, row: &Row) -> u64 {
+    pub(super) fn named(&self, row: &Row) -> u64 {
         let of_reference =
             row.members.iter().find(|(source, _)| Some(*source) == self.rule.reference);
         of_reference.map_or(0, |&(source, index)| self.outcome.sent[source][index].groups)
@@ -222,8 +244,12 @@ impl<'a> Check<'a> {
                 (Entry::FragmentsUnmatched, own().filter(|(row, _)| row.is_alone()).count() as u64),
             ];
             // What came while its receive agent was not called, to the end of the run, is counted
-            // by nobody.
-            let first = if self.is_held_up() { UNREAD } else { 0 };
+            // by nobody; nor is it known here how many messages there were of a front-end's source.
+            let first = match (self.log(source), self.is_held_up()) {
+                (Some(_), _) => UNREAD + 1,
+                (None, true) => UNREAD,
+                (None, false) => 0,
+            };
             let differs = |&(entry, is): &(Entry, u64)| ledger[entry] != is;
             if let Some((entry, is)) = counts.into_iter().skip(first).find(differs) {
                 return Err(format!("source {source}: {entry}: {}, is {is}", ledger[entry]));
@@ -247,7 +273,8 @@ impl<'a> Check<'a> {
     }
 
     fn window(&self, row: &Row) -> Result<(), String> {
-        let &TimeConfig { window_ns, span_ns_max, before_ns, coincidence, .. } = &self.rule;
+        let &TimeConfig { window_ns, span_ns_max, before_ns, coincidence, fragments_max, .. } =
+            &self.rule;
         let is_incomplete = row.flags.contains(EventFlags::INCOMPLETE);
         if row.is_alone() {
             let is_right = row.members.len() == 1 && !is_incomplete;
@@ -272,8 +299,14 @@ impl<'a> Check<'a> {
         let mut openers: Vec<i128> = opening().map(|(_, ns)| *ns).collect();
         openers.sort_unstable();
         let Some(&anchor_ns) = openers.first() else { return Err("without an anchor".to_owned()) };
-        if openers.len() < coincidence as usize {
-            return Err(format!("{} openers", openers.len()));
+        let opened: BTreeSet<usize> = opening().map(|(id, _)| id.0).collect();
+        if opened.len() < coincidence as usize {
+            return Err(format!("{} openers", opened.len()));
+        }
+        let mut counts = vec![0; self.honest.len()];
+        row.members.iter().for_each(|id| counts[id.0] += 1);
+        if let Some(source) = counts.iter().position(|&count| count > fragments_max) {
+            return Err(format!("{} fragments of source {source}", counts[source]));
         }
         let [window_ns, span_ns, before_ns] = [window_ns, span_ns_max, before_ns].map(i128::from);
         let mut end_ns = anchor_ns + window_ns;
@@ -323,7 +356,12 @@ impl<'a> Check<'a> {
     fn arrived(&self) -> Vec<Timed> {
         let mut arrived = Vec::new();
         for source in (0..self.honest.len()).filter(|&source| self.honest[source]) {
-            for (index, _) in self.outcome.life.arrivals[source].all() {
+            // All that an honest front-end has comes sooner or later.
+            let numbers: Vec<usize> = match self.log(source) {
+                Some(_) => self.outcome.made[source].clone(),
+                None => self.outcome.life.arrivals[source].all().map(|(index, _)| index).collect(),
+            };
+            for index in numbers {
                 let groups = self.outcome.sent[source][index].groups;
                 let id = (source, index);
                 arrived.push(Timed { ns: self.ns(id), id, groups });
@@ -387,23 +425,28 @@ impl<'a> Check<'a> {
         if rows.len() != expected.len() {
             return Err(format!("{} rows, the model says {}", rows.len(), expected.len()));
         }
+        for source in 0..self.honest.len() {
+            self.absences(source)?;
+        }
         Ok(expected.iter().map(|(_, members, _)| members.len() as u64).sum())
     }
 
     /// Whether more than half of those that say what the time is do so rightly, and at least two if
-    /// one of the others lies.
+    /// one of the others lies: of the boards, if there is any that is not sparse.
     fn has_majority(&self) -> bool {
-        let voters = || {
+        let all = || {
             let count = 0..self.honest.len();
             count.filter(|&source| self.role(source) != SourceRole::Sparse)
         };
+        let has_boards = all().any(|source| self.log(source).is_none());
+        let voters = || all().filter(move |&source| !has_boards || self.log(source).is_none());
         let honest = voters().filter(|&source| self.honest[source]).count();
         let least = if self.liars().is_empty() { 1 } else { 2 };
         honest >= least && 2 * honest > voters().count()
     }
 
     /// Sources whose clocks lied at any time.
-    fn liars(&self) -> Vec<usize> {
+    pub(super) fn liars(&self) -> Vec<usize> {
         let lied = |&source: &usize| self.outcome.sent[source].iter().any(|one| one.lie_ns != 0);
         (0..self.honest.len()).filter(lied).collect()
     }
@@ -464,14 +507,22 @@ impl<'a> Check<'a> {
         let reorder_ns = clocks().map(|(_, clock)| clock.reorder_ns).max().unwrap_or(0);
         let sparse = clocks().filter(|(index, _)| self.role(*index) == SourceRole::Sparse);
         let lag_ns = sparse.map(|(_, clock)| clock.lag_ns).max().unwrap_or(0);
-        let allowed_ns = timeout_ns + timeout_ns / 8 + reorder_ns + lag_ns + SLACK_NS;
+        let is_waited = |&(.., trouble): &(u64, usize, Trouble)| {
+            !matches!(trouble, Trouble::Single(_) | Trouble::LateAnswers(_))
+        };
+        let waited_ns = match self.outcome.plan.troubles.iter().any(is_waited) {
+            true => WAITED_NS,
+            false => 0,
+        };
+        let allowed_ns = timeout_ns + timeout_ns / 8 + reorder_ns + lag_ns + SLACK_NS + waited_ns;
+        let came: Vec<BTreeMap<usize, u64>> =
+            (0..self.honest.len()).map(|one| self.came(one)).collect();
         let (mut came_ns, mut events) = (0, 0);
         // By which time how many events are built. What a wrong clock alone is in has no time.
         let mut due: Vec<(u64, u64)> = Vec::new();
         for row in &self.rows {
             for &(source, index) in &row.members {
-                let arrival = self.outcome.life.arrivals[source].of(index);
-                let arrival = arrival.and_then(|one| one.whole_ns);
+                let arrival = came[source].get(&index).copied();
                 came_ns = came_ns.max(arrival.unwrap_or(u64::MAX));
             }
             events += u64::from(!row.is_alone());
@@ -491,6 +542,16 @@ impl<'a> Check<'a> {
             }
         }
         Ok(())
+    }
+
+    /// When the fragments of a source came, by their numbers.
+    fn came(&self, source: usize) -> BTreeMap<usize, u64> {
+        let all = self.outcome.life.arrivals[source].all();
+        let number = |index: usize| match self.log(source) {
+            Some(_) => self.outcome.made[source].get(index).copied(),
+            None => Some(index),
+        };
+        all.filter_map(|(index, one)| Some((number(index)?, one.whole_ns?))).collect()
     }
 
     /// A clock that is wrong for long is named, or its fragments are counted.
@@ -525,16 +586,31 @@ fn is_honest(outcome: &Outcome<'_>, index: usize) -> bool {
     if lies || plan.late.is_some_and(|(late, ..)| late == index) {
         return false;
     }
-    if plan.sources[index].role == SourceRole::Sparse {
+    let TimeSource { role, log, .. } = &plan.sources[index];
+    if log.is_some_and(|log| !front_ends::is_heard(plan, &log, *role)) {
+        return false;
+    }
+    if *role == SourceRole::Sparse || log.is_some_and(|log| log.marks) {
         return true;
     }
     let mut last_ns = outcome.life.began_ns;
     let mut is_heard = true;
     let mut whole: Vec<u64> =
         outcome.life.arrivals[index].whole.iter().map(|&(at_ns, _)| at_ns).collect();
-    whole.push(outcome.life.last_arrival_ns);
+    whole.push(outcome.last_ns);
+    whole.sort_unstable();
+    // One that is idle has said so.
+    let idle = log.and_then(|log| log.idle).map_or((0, 0), |(from_ns, to_ns)| {
+        let at = |ns: u64| RUN_NS + ns + plan.sources[index].lag_ns;
+        (at(from_ns), at(to_ns))
+    });
     for at_ns in whole {
-        is_heard &= at_ns - last_ns <= plan.timeout_ns() / 2;
+        let silent_ns = match last_ns <= idle.0 && at_ns >= idle.1 {
+            true => (idle.0 - last_ns).max(at_ns - idle.1),
+            false if (idle.0..idle.1).contains(&last_ns) || (idle.0..idle.1).contains(&at_ns) => 0,
+            false => at_ns - last_ns,
+        };
+        is_heard &= silent_ns <= plan.timeout_ns() / 2;
         last_ns = at_ns;
     }
     is_heard
@@ -557,3 +633,5 @@ const LIES_MIN: usize = 40;
 const UNREAD: usize = 3;
 /// Counts are shown ten times a second; agents take their time.
 const SLACK_NS: u64 = 150 * MS;
+/// How long a required front-end is waited for that fell silent, until it is back.
+const WAITED_NS: u64 = 6 * S;

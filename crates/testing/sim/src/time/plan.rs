@@ -7,12 +7,16 @@ use catchment_builder::{Late, SourceRole, Unmatched, WindowKind};
 use catchment_fixtures::Random;
 use catchment_frame::{Codings, ColumnCoding, Pattern};
 use catchment_recorder::{MatchRule, RecorderConfig, SourceClock, SourceConfig, TimeRule};
+use catchment_wire::event_link::EventLink;
 use catchment_wire::layouts::{Block, Field, FieldKind, Layout, Layouts, Order, Recorded, Role};
 
+use super::front_ends::{self, TimeLog};
 use super::{FAULTS, LIES};
 use crate::case::Case;
 use crate::fault::Fault;
 use crate::plan::{self, BEGIN_NS, MS, NetworkPlan, Plan, S, SourcePlan};
+use crate::sessions::SenderPlan;
+use crate::wires::Trouble;
 
 /// A source of the detector.
 #[derive(Clone, Debug)]
@@ -30,12 +34,16 @@ pub struct TimeSource {
     /// what time.
     pub share: u64,
     pub period_ns: Option<u64>,
+    /// How many fragments it has of a trigger, at most.
+    pub pieces_max: u64,
     /// Fragments near no trigger, per thousand.
     pub noise: u64,
     /// Its groups; 0: none.
     pub expected_in: u64,
     pub layout: LayoutPlan,
     pub payload_bytes_max: u64,
+    /// What a front-end has of it, if it is no board.
+    pub log: Option<TimeLog>,
 }
 
 /// What its packets are like.
@@ -76,6 +84,8 @@ pub struct TimePlan {
     /// A source that is dead, and one whose packets are late, from when to when, and how late.
     pub dead: Option<(usize, u64, u64)>,
     pub late: Option<(usize, u64, u64, u64)>,
+    /// What befalls front-ends, and when, in order.
+    pub troubles: Vec<(u64, usize, Trouble)>,
     /// Whether what is sent in order arrives in order.
     pub in_order: bool,
 }
@@ -93,28 +103,38 @@ impl TimePlan {
         let window_ns = [300, 5_000, 40_000, interval_ns / 16][chance.index(4)];
         let network = network(&case, timeout_ns);
         let times = Times { timeout_ns, interval_ns, window_ns };
-        let mut sources: Vec<TimeSource> =
-            (0..count).map(|index| source(&case, &times, index, has_groups)).collect();
+        let fragments_max = fragments_max(&case);
+        let mut sources: Vec<TimeSource> = (0..count)
+            .map(|index| source(&case, &times, index, (has_groups, fragments_max)))
+            .collect();
         sources.truncate(case.sources_max as usize);
         let has_groups = has_groups && sources.len() >= 2;
+        let length_ns = events * interval_ns;
+        let senders = front_ends::draw(&case, &mut sources, (length_ns, has_groups));
+        let troubles = front_ends::troubles(&case, senders.len(), length_ns);
         let zero_ns = zero_ns(&sources, &mut chance);
-        let dead = case.faults.has(Fault::Die).then(|| {
-            let mut chance = case.chance("die");
-            let from_ns = chance.below(events * interval_ns);
-            (chance.index(sources.len()), from_ns, from_ns + chance.below(3 * S))
-        });
+        let dead = dead(&case, sources.len(), length_ns);
         let late = case.faults.has(Fault::Delay).then(|| {
             let mut chance = case.chance("late");
             let from_ns = chance.below(events * interval_ns);
             let until_ns = from_ns + chance.below(2 * S);
             (chance.index(sources.len()), from_ns, until_ns, MS + chance.below(900 * MS))
         });
-        let lies = lies(&case, &times, sources.len(), zero_ns);
-        let config = config(&case, &times, &sources, (&network, has_groups));
+        let mut lies = lies(&case, &times, sources.len(), zero_ns);
+        // Those of front-ends say the time.
+        lies.retain(|lie| sources[lie.source].log.is_none());
+        let detector = Detector {
+            sources: &sources,
+            senders: &senders,
+            network: &network,
+            has_groups,
+            fragments_max,
+        };
+        let config = config(&case, &times, &detector);
         let mut base = Plan {
             case,
             sources: sources.iter().map(|one| of_base(one, timeout_ns)).collect(),
-            senders: Vec::new(),
+            senders,
             links: Vec::new(),
             events,
             interval_ns,
@@ -130,7 +150,19 @@ impl TimePlan {
         };
         plan::add_targets(&case, (1, 1), &mut base.config);
         let in_order = !case.faults.has(Fault::Reorder);
-        Self { base, sources, events, interval_ns, zero_ns, has_groups, lies, dead, late, in_order }
+        Self {
+            base,
+            sources,
+            events,
+            interval_ns,
+            zero_ns,
+            has_groups,
+            lies,
+            dead,
+            late,
+            troubles,
+            in_order,
+        }
     }
 
     /// How long the detector sends.
@@ -151,6 +183,11 @@ struct Times {
 }
 
 impl TimeSource {
+    /// Whether its fragments are recorded with their heads.
+    pub fn has_heads(&self) -> bool {
+        self.layout.is_whole && self.log.is_none()
+    }
+
     /// Nanoseconds after which its clock wraps.
     pub fn cycle_ns(&self) -> u128 {
         (1_u128 << self.bits) * 1_000_000_000 / u128::from(self.rate_hz)
@@ -193,7 +230,36 @@ pub const MAGIC: u32 = 0x7132_5e01;
 pub const HEAD_BYTES: u32 = 16;
 pub const PACKET_BYTES: u32 = 8;
 
-fn source(case: &Case, times: &Times, index: usize, has_groups: bool) -> TimeSource {
+/// A source that is dead for a while, and from when to when.
+fn dead(case: &Case, sources: usize, length_ns: u64) -> Option<(usize, u64, u64)> {
+    case.faults.has(Fault::Die).then(|| {
+        let mut chance = case.chance("die");
+        let from_ns = chance.below(length_ns);
+        (chance.index(sources), from_ns, from_ns + chance.below(3 * S))
+    })
+}
+
+/// The detector, as its recorder's configuration has to know it.
+struct Detector<'a> {
+    sources: &'a [TimeSource],
+    senders: &'a [SenderPlan],
+    network: &'a NetworkPlan,
+    has_groups: bool,
+    fragments_max: u32,
+}
+
+/// How many fragments of a source an event may have: in every third run several.
+fn fragments_max(case: &Case) -> u32 {
+    let mut chance = case.chance("pieces");
+    if chance.below(3) > 0 { 1 } else { [2, 3, 8][chance.index(3)] }
+}
+
+fn source(
+    case: &Case,
+    times: &Times,
+    index: usize,
+    (has_groups, fragments_max): (bool, u32),
+) -> TimeSource {
     let mut chance = case.chance(&format!("source {index}"));
     let &Times { timeout_ns, interval_ns, window_ns } = times;
     let is_first = index == 0;
@@ -232,6 +298,12 @@ fn source(case: &Case, times: &Times, index: usize, has_groups: bool) -> TimeSou
     // What stands in a packet waits for the last of it.
     let most = timeout_ns / 16 / interval_ns;
     let most = if role == SourceRole::Sparse || period_ns.is_some() { 1 } else { most.min(5) };
+    // Now and then more than an event may have.
+    let mut pieces = case.chance(&format!("pieces of source {index}"));
+    let pieces_max = match fragments_max {
+        1 => 1,
+        most => 1 + pieces.below(u64::from(most) + 1),
+    };
     TimeSource {
         role,
         rate_hz,
@@ -241,6 +313,8 @@ fn source(case: &Case, times: &Times, index: usize, has_groups: bool) -> TimeSou
         lag_ns: chance.below(2) * chance.below(timeout_ns / 16),
         share,
         period_ns,
+        pieces_max,
+        log: None,
         noise: [0, 0, 20, 100][chance.index(4)],
         expected_in,
         layout: LayoutPlan {
@@ -255,9 +329,11 @@ fn source(case: &Case, times: &Times, index: usize, has_groups: bool) -> TimeSou
 
 /// Where the clocks stand when the run begins: no more than one cycle of the longest one, which is
 /// as far back as anybody can tell, or of the next one, since the longest may lie; now and then it
-/// wraps in the run.
+/// wraps in the run. Beside boards those of front-ends do not count: they may be there later.
 fn zero_ns(sources: &[TimeSource], chance: &mut Random) -> u64 {
-    let voters = sources.iter().filter(|one| one.role != SourceRole::Sparse);
+    let all = || sources.iter().filter(|one| one.role != SourceRole::Sparse);
+    let has_boards = all().any(|one| one.log.is_none());
+    let voters = all().filter(|one| one.log.is_none() || !has_boards);
     let mut cycles: Vec<u128> = voters.map(TimeSource::cycle_ns).collect();
     cycles.sort_unstable();
     let longest = cycles[cycles.len().saturating_sub(2)];
@@ -311,22 +387,19 @@ fn of_base(source: &TimeSource, timeout_ns: u64) -> SourcePlan {
     SourcePlan {
         in_parts: false,
         in_stream: false,
-        log: None,
+        log: source.log.map(|log| log.place),
         big_endian: source.layout.is_big,
-        payload_bytes_max: source.payload_bytes_max,
+        // What says whose it is.
+        payload_bytes_max: source.payload_bytes_max + 16,
         batch: source.layout.records.unwrap_or(1),
         lag_ns: source.lag_ns.min(timeout_ns),
         role: source.role,
     }
 }
 
-fn config(
-    case: &Case,
-    times: &Times,
-    sources: &[TimeSource],
-    (network, has_groups): (&NetworkPlan, bool),
-) -> RecorderConfig {
+fn config(case: &Case, times: &Times, detector: &Detector<'_>) -> RecorderConfig {
     let mut chance = case.chance("configuration by time");
+    let &Detector { sources, senders, network, has_groups, fragments_max } = detector;
     let &Times { timeout_ns, interval_ns, window_ns } = times;
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let of = |(index, plan): (usize, &TimeSource)| {
@@ -336,13 +409,22 @@ fn config(
             true => (mixed_ns + 2 * plan.jitter_ns).min(timeout_ns / 4),
             false => 0,
         };
-        SourceConfig {
+        let config = SourceConfig {
             role: plan.role,
             protocol: Arc::new(plan.layout.declared(plan.bits, plan.rate_hz)),
             fragment_bytes_max: plan.payload_bytes_max + 100,
             expected_in: plan.expected_in,
             clock: SourceClock { offset_ns: -plan.error_ns, reorder_ns, lag_ns: None },
             ..SourceConfig::new(format!("s{index}"), address)
+        };
+        let Some(TimeLog { place, .. }) = plan.log else { return config };
+        let sender = &senders[place.sender];
+        SourceConfig {
+            name: sender.source_name(place.log),
+            address: sender.address(),
+            protocol: Arc::new(EventLink::SESSIONS),
+            clock: SourceClock { reorder_ns: 0, ..config.clock },
+            ..config
         }
     };
     let mut config = RecorderConfig::new("".into(), sources.iter().enumerate().map(of).collect());
@@ -354,20 +436,8 @@ fn config(
     let required = sources.iter().filter(|one| one.role == SourceRole::Required).count() as u64;
     let opens_alone = has_groups || chance.below(3) == 0;
     config.build.rule = MatchRule::Time;
-    config.build.time = TimeRule {
-        window_ns: Some(window_ns),
-        kind: [WindowKind::First, WindowKind::Gap][chance.index(2)],
-        span_ns_max: [None, Some(2 * window_ns)][chance.index(2)],
-        openers: if opens_alone { vec![Pattern::name("s0")] } else { Vec::new() },
-        before_ns: [None, Some(0), Some(window_ns / 2)][chance.index(3)],
-        coincidence: match opens_alone {
-            true => None,
-            false => Some(1 + chance.below(required) as u32),
-        },
-        unmatched: [Unmatched::Keep, Unmatched::Count][chance.index(2)],
-        late: [Late::Count, Late::Keep][chance.index(2)],
-        ..TimeRule::default()
-    };
+    let opener = opens_alone.then(|| config.sources[0].name.clone());
+    config.build.time = time_rule(&mut chance, window_ns, (opener, required), fragments_max);
     config.frame.bytes = [4 << 10, 32 << 10, 256 << 10][chance.index(3)];
     config.frame.time_ns = [20 * MS, 200 * MS, S][chance.index(3)];
     let coding = ["none", "none", "lz4", "auto"][chance.index(4)];
@@ -378,7 +448,10 @@ fn config(
     config.write.buffer_count = 3 + chance.index(4);
     config.write.file_bytes = [512 << 10, 1 << 30][chance.index(2)];
     let event_bytes: u64 = sources.iter().map(|source| source.payload_bytes_max + 32).sum();
-    let events = 4 * timeout_ns / interval_ns + 1_000;
+    // A required front-end that fell silent is waited for.
+    let waited_ns = if senders.is_empty() { 0 } else { 6 * S };
+    let events = (4 * timeout_ns + waited_ns) / interval_ns + 1_000;
+    let event_bytes = event_bytes * u64::from(fragments_max);
     let least = config.memory_bytes_min();
     config.memory_bytes = match case.faults.has(Fault::SmallMemory) {
         true => least + chance.below(1 << 20),
@@ -386,6 +459,28 @@ fn config(
         false => least.max(64 << 20) + 4 * event_bytes * events,
     };
     config
+}
+
+/// The rule: which source opens all events, or how many do that are required.
+fn time_rule(
+    chance: &mut Random,
+    window_ns: u64,
+    (opener, required): (Option<String>, u64),
+    fragments_max: u32,
+) -> TimeRule {
+    let opens_alone = opener.is_some();
+    TimeRule {
+        window_ns: Some(window_ns),
+        kind: [WindowKind::First, WindowKind::Gap][chance.index(2)],
+        span_ns_max: [None, Some(2 * window_ns)][chance.index(2)],
+        openers: opener.into_iter().map(Pattern::name).collect(),
+        fragments_max: Some(fragments_max).filter(|most| *most > 1),
+        before_ns: [None, Some(0), Some(window_ns / 2)][chance.index(3)],
+        coincidence: (!opens_alone).then(|| 1 + chance.below(required) as u32),
+        unmatched: [Unmatched::Keep, Unmatched::Count][chance.index(2)],
+        late: [Late::Count, Late::Keep][chance.index(2)],
+        ..TimeRule::default()
+    }
 }
 
 /// When the run begins on the recorder's clock.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use catchment_fixtures::Random;
 
+use super::front_ends::{self, Said};
 use super::plan::{HEAD_BYTES, Lie, MAGIC, PACKET_BYTES, RUN_NS, TimePlan, TimeSource};
 use crate::detector::Packet;
 use crate::fault::Fault;
@@ -18,6 +19,8 @@ pub struct Sent {
     pub groups: u64,
     /// How far that is from the time.
     pub lie_ns: i64,
+    /// What its clock said.
+    pub key: u64,
     /// Its bytes in files.
     pub recorded: Vec<u8>,
     /// Since the run's begin.
@@ -40,6 +43,8 @@ pub struct Traffic {
     pub sent: Vec<Vec<Sent>>,
     /// In the order of time.
     pub deliveries: Vec<Delivery>,
+    /// The same of what front-ends have.
+    pub said: Vec<Said>,
     pub happened: BTreeMap<Fault, u64>,
 }
 
@@ -57,13 +62,25 @@ impl Traffic {
         for (index, source) in plan.sources.iter().enumerate() {
             let moments = moments(plan, (index, source), &triggers);
             let sent = traffic.fragments(plan, index, &moments);
-            traffic.deliver(plan, index, &sent);
+            match &source.log {
+                None => traffic.deliver(plan, index, &sent),
+                Some(log) => {
+                    let fragments = sent.iter().map(|one| one.at_ns);
+                    let triggers = triggers.iter().map(|trigger| trigger.at_ns);
+                    let said = front_ends::said(plan, (index, log), fragments, triggers);
+                    traffic.said.extend(said);
+                }
+            }
             traffic.sent.push(sent);
         }
         if plan.base.case.faults.has(Fault::SmallMemory) {
             traffic.note(Fault::SmallMemory);
         }
         traffic.deliveries.sort_by_key(|one| one.at_ns);
+        traffic.said.sort_by_key(|one| one.at_ns);
+        if plan.base.senders.iter().any(|sender| sender.abandons) {
+            traffic.note(Fault::SmallRing);
+        }
         traffic
     }
 
@@ -107,8 +124,9 @@ impl Traffic {
             let ns = ns - i128::from(source.error_ns);
             let body = body(index, sent.len(), source, &mut chance);
             let record = record(source, (ticks as u64, groups), &body, &mut chance);
-            let recorded = if source.layout.is_whole { record.clone() } else { body };
-            sent.push(Sent { ns, groups, lie_ns, recorded, at_ns, record });
+            let recorded = if source.has_heads() { record.clone() } else { body };
+            let key = ticks as u64;
+            sent.push(Sent { ns, groups, lie_ns, key, recorded, at_ns, record });
         }
         sent
     }
@@ -206,6 +224,7 @@ fn moments(plan: &TimePlan, (index, one): (usize, &TimeSource), all: &[Trigger])
         // A few send whether they took part or not.
         is_named || chance.chance(100)
     };
+    let mut pieces = plan.base.case.chance(&format!("pieces at moments {index}"));
     let mut due_ns = chance.below(one.period_ns.unwrap_or(0));
     let is_own = one.period_ns.is_some() && chance.below(2) == 0;
     for trigger in all {
@@ -226,11 +245,20 @@ fn moments(plan: &TimePlan, (index, one): (usize, &TimeSource), all: &[Trigger])
         }
         let at_ns = trigger.at_ns + chance.below(one.jitter_ns + 1);
         moments.push(Trigger { at_ns, ..*trigger });
+        for _ in 0..pieces.below(one.pieces_max) {
+            let at_ns = trigger.at_ns + pieces.below(one.jitter_ns + 1);
+            moments.push(Trigger { at_ns, ..*trigger });
+        }
     }
     let duration_ns = plan.duration_ns();
     let noise = moments.len() as u64 * one.noise / 1_000;
     let groups = if plan.has_groups { chance.below(8) } else { 0 };
     moments.extend((0..noise).map(|_| Trigger { at_ns: chance.below(duration_ns), groups }));
+    let is_idle = |at_ns: u64| {
+        let idle = one.log.and_then(|log| log.idle);
+        idle.is_some_and(|(from_ns, to_ns)| (from_ns + 1..to_ns).contains(&at_ns))
+    };
+    moments.retain(|moment| !is_idle(moment.at_ns));
     moments.sort_by_key(|moment| moment.at_ns);
     moments
 }

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use catchment_fixtures::Random;
 use catchment_ports::{MemoryFiles, VirtualClock};
 
+use super::front_ends::FrontEnds;
 use super::plan::{RUN_NS, TimePlan};
 use super::sender::{Delivery, Sent, Traffic};
 use crate::fault::Fault;
 use crate::plan::{BEGIN_NS, MS, S};
 use crate::recorder::{Life, Recorder};
+use crate::sessions::FrontEnd;
 use crate::trace::{Event, Trace};
 use crate::{caught, conductor};
 
@@ -17,8 +19,9 @@ use crate::{caught, conductor};
 const STEPS_MAX: u64 = 4_000_000;
 /// How often the recorder's counts are looked at.
 const LOOK_EVERY_NS: u64 = 20 * MS;
-/// How long after the last packet the run is ended.
+/// How long after the last packet the run is ended; beside front-ends, which may be away just then.
 const REST_NS: u64 = 10 * MS;
+const REST_OF_FRONT_ENDS_NS: u64 = 300 * MS;
 
 /// What could be seen of a recorder at one time.
 #[derive(Debug)]
@@ -39,6 +42,11 @@ pub struct Outcome<'a> {
     pub files: MemoryFiles,
     /// By source: fragments in the packets that found room, repeated ones included.
     pub delivered: Vec<u64>,
+    pub front_ends: Vec<FrontEnd>,
+    /// By source: the numbers of the fragments that went into its log, in order.
+    pub made: Vec<Vec<usize>>,
+    /// When the last packet came, or the last thing was said.
+    pub last_ns: u64,
     pub seen: Vec<Seen>,
     pub happened: BTreeMap<Fault, u64>,
     pub trace: Trace,
@@ -46,6 +54,8 @@ pub struct Outcome<'a> {
 
 struct World<'a> {
     plan: &'a TimePlan,
+    sent: &'a [Vec<Sent>],
+    front_ends: FrontEnds,
     clock: VirtualClock,
     recorder: Recorder,
     times: Random,
@@ -60,7 +70,9 @@ struct World<'a> {
 /// # Errors
 /// An agent panicked, or something waits without end.
 pub fn run(plan: &TimePlan, is_traced: bool) -> Result<Outcome<'_>, (String, Trace)> {
-    let Traffic { sent, deliveries, happened } = Traffic::of(plan);
+    let Traffic { sent, deliveries, said, happened } = Traffic::of(plan);
+    let said_ns = said.last().map_or(RUN_NS, |one| one.at_ns);
+    let last_ns = deliveries.last().map_or(RUN_NS, |one| one.at_ns).max(said_ns);
     let mut trace = Trace::new(is_traced);
     let files = MemoryFiles::default();
     let done = caught(|| {
@@ -70,13 +82,35 @@ pub fn run(plan: &TimePlan, is_traced: bool) -> Result<Outcome<'_>, (String, Tra
         let times = plan.base.case.chance("times");
         let trace = &mut trace;
         let (delivered, seen) = (vec![0; plan.sources.len()], Vec::new());
-        let world = World { plan, clock, recorder, times, delivered, seen, happened, trace };
-        world.work(deliveries)
+        let (sent, front_ends) = (&sent[..], FrontEnds::new(plan, said));
+        let world = World {
+            plan,
+            sent,
+            front_ends,
+            clock,
+            recorder,
+            times,
+            delivered,
+            seen,
+            happened,
+            trace,
+        };
+        world.work(deliveries, last_ns)
     });
     match done {
-        Ok(Ok(Ended { life, delivered, seen, happened })) => {
-            Ok(Outcome { plan, sent, life, files, delivered, seen, happened, trace })
-        }
+        Ok(Ok(Ended { life, delivered, front_ends, made, seen, happened })) => Ok(Outcome {
+            plan,
+            sent,
+            life,
+            files,
+            delivered,
+            front_ends,
+            made,
+            last_ns,
+            seen,
+            happened,
+            trace,
+        }),
         Ok(Err(why)) => Err((why, trace)),
         Err(what) => Err((format!("an agent panicked: {what}"), trace)),
     }
@@ -86,24 +120,31 @@ pub fn run(plan: &TimePlan, is_traced: bool) -> Result<Outcome<'_>, (String, Tra
 struct Ended {
     life: Life,
     delivered: Vec<u64>,
+    front_ends: Vec<FrontEnd>,
+    made: Vec<Vec<usize>>,
     seen: Vec<Seen>,
     happened: BTreeMap<Fault, u64>,
 }
 
 impl World<'_> {
-    fn work(mut self, deliveries: Vec<Delivery>) -> Result<Ended, String> {
-        let last_ns = deliveries.last().map_or(RUN_NS, |one| one.at_ns);
-        let (stop_ns, mut look_ns) = (last_ns + REST_NS, RUN_NS);
+    fn work(mut self, deliveries: Vec<Delivery>, last_ns: u64) -> Result<Ended, String> {
+        let has_front_ends = !self.plan.base.senders.is_empty();
+        let rest_ns = if has_front_ends { REST_OF_FRONT_ENDS_NS } else { REST_NS };
+        let (stop_ns, mut look_ns) = (last_ns + rest_ns, RUN_NS);
         let mut deliveries = deliveries.into_iter().peekable();
         let mut stops = self.stops(last_ns - RUN_NS).into_iter().peekable();
         let mut has_stopped = false;
         for _ in 0..STEPS_MAX {
             if self.recorder.slots.is_empty() {
-                let Self { recorder, delivered, seen, happened, .. } = self;
-                return Ok(Ended { life: recorder.ended(), delivered, seen, happened });
+                let now_ns = self.clock.now_ns();
+                let Self { mut recorder, front_ends, delivered, seen, happened, .. } = self;
+                let (front_ends, made) = front_ends.end(now_ns, &mut recorder);
+                let life = recorder.ended();
+                return Ok(Ended { life, delivered, front_ends, made, seen, happened });
             }
             let ahead_ns = [
                 deliveries.peek().map_or(u64::MAX, |one| one.at_ns),
+                self.front_ends.next_ns(),
                 stops.peek().map_or(u64::MAX, |one| one.0),
                 if has_stopped { u64::MAX } else { stop_ns.min(look_ns) },
                 self.recorder.next_ns(),
@@ -116,6 +157,8 @@ impl World<'_> {
             while let Some(one) = deliveries.next_if(|one| one.at_ns <= next_ns) {
                 self.deliver(one);
             }
+            let Self { plan, sent, front_ends, recorder, happened, trace, .. } = &mut self;
+            front_ends.work(next_ns, (*plan, *sent), (recorder, &mut **trace), happened);
             while let Some((_, until_ns, fault)) = stops.next_if(|one| one.0 <= next_ns) {
                 self.stop_agents(until_ns, fault);
             }
@@ -200,6 +243,7 @@ impl World<'_> {
         let recorder = &mut self.recorder;
         let Some(called) = recorder.call(now_ns, &mut self.times) else { return };
         self.trace.called(now_ns, &called);
+        self.front_ends.look_at_answers(now_ns, recorder);
         for (event, _, _) in recorder.disk_news() {
             self.trace.push(now_ns, event);
         }
