@@ -1,7 +1,7 @@
 // The mock's sources: HADES' 60 small, 20 medium and 10 large ones, or as many as are asked for.
 // Their rates wobble a little, by a generator with a fixed seed, as real ones do.
 
-/** @import {Counts, Sample, SourceState, SourceStatus} from "../src/api.ts" */
+/** @import {Counts, Offsets, Sample, SourceState, SourceStatus} from "../src/api.ts" */
 
 /** @param {number} seed */
 export function generator(seed) {
@@ -48,7 +48,7 @@ export class Sources {
           loss: {}, bad: {},
           fill: 0,
           parked_fragments: 0,
-          offsets: null,
+          offsets: group.name === "large" ? offsets(this.all.length) : null,
           link: { waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0 },
           last_packet_seconds: null,
           ledger: {},
@@ -141,6 +141,14 @@ export class Sources {
       channel: null,
     };
   }
+}
+
+/** A board some nanoseconds behind the earliest one. @param {number} index @returns {Offsets} */
+function offsets(index) {
+  const mean_ns = 40 + 7 * (index % 10);
+  const bins = Array.from({ length: 12 }, (_, bin) => Math.round(9_000 * Math.exp(-(((bin - 5.5) / 2) ** 2) / 2)));
+  const count = bins.reduce((sum, one) => sum + one, 0);
+  return { count, mean_ns, first_ns: mean_ns - 24, bin_ns: 4, bins, suggested_ns: 40 - mean_ns, window_ns: 64 };
 }
 
 /** @param {Counts} to @param {Counts} what */

@@ -234,6 +234,10 @@ export interface Offsets {
   first_ns: number;
   bin_ns: number;
   bins: number[];
+  /** The time_offset that they suggest; null if nothing stands out of chance. */
+  suggested_ns: number | null;
+  /** What then holds 99.9 % of each source's fragments: one window for all. */
+  window_ns: number | null;
 }
 
 export interface Sample {

@@ -1,6 +1,6 @@
 // Plain words for the names that the API uses.
 import type {
-  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, Spill, StoreStream, Target, TargetNode, Verdict,
+  Alarm, Counts, DeviceState, Level, Offsets, Run, RunState, SourceStatus, Spill, StoreStream, Target, TargetNode, Verdict,
 } from "./api";
 import * as format from "./format";
 
@@ -13,6 +13,15 @@ export const VERDICT_WORDS: Record<Level, string> = {
   heavy_loss: "Losing data",
   not_recording: "Not recording",
 };
+
+/** What a source's times suggest, as it is written into the configuration. */
+export function offsetsWords({ mean_ns, suggested_ns, window_ns }: Offsets): string {
+  const mean = `Mean ${format.join(format.nanoseconds(mean_ns))}.`;
+  if (suggested_ns === null) return `${mean} Nothing stands out of what is in events by chance: no time_offset is suggested.`;
+  const window = window_ns === null ? ""
+    : ` With those of all sources build.time.window = "${window_ns} ns" holds 99.9 % of each.`;
+  return `${mean} Suggested: time_offset = "${suggested_ns} ns".${window}`;
+}
 
 /** A run that has just begun has nothing on the disk yet, and nothing is wrong. */
 export const isBeginning = ({ level, text }: Verdict): boolean =>

@@ -13,6 +13,7 @@ import { Drawer } from "../parts/modal";
 import { GroupTile, SourceStatusBadge, SourceTable } from "../parts/sources";
 import { go } from "../route";
 import { sources, stale, whichRun } from "../store";
+import { offsetsWords } from "../words";
 
 type HistogramOf = NonNullable<Sample["histogram"]>;
 
@@ -192,7 +193,7 @@ function OffsetsView({ offsets }: { offsets: Offsets }) {
   return (
     <section aria-labelledby="offsets-title">
       <h3 id="offsets-title">Time less its events' times</h3>
-      <p class="note">Mean {ns(offsets.mean_ns)}. Subtracted from its time_offset, it makes its times agree with its events'.</p>
+      <p class="note">{offsetsWords(offsets)}</p>
       <Histogram bars={{ edges, heights: bins, total: count, each: "in a bin" }} unit="ns" scale={ns}
         label="Offset" />
     </section>

@@ -67,6 +67,7 @@ test("a source is opened: its sample, its histogram, its ledger", async ({ page 
   await expect(drawer.getByText("Array uint16 [256]")).toBeVisible();
   await expect(drawer.locator(".hex-row").first()).toContainText("000000");
   await expect(drawer.locator(".ledger")).toContainText("missing fragments");
+  await expect(drawer.getByText(/Suggested: time_offset = "-?\d+ ns"/)).toBeVisible();
   await page.keyboard.press("Escape");
   await expect(drawer).toHaveCount(0);
   expect(found).toEqual([]);

@@ -1,10 +1,10 @@
 import { expect, test, vi } from "vitest";
 import { announcement, sameVerdict } from "../../src/announce";
-import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus, Spill, StoreStream, Target, TargetNode } from "../../src/api";
+import type { Alarm, Level, LogLine, Offsets, Run, SourceState, SourceStatus, Spill, StoreStream, Target, TargetNode } from "../../src/api";
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
 import {
-  headline, isLoss, lackWords, nodeAwayWords, nodeWords, runWords, spillLossWords, spillWords, streamWords, targetWords, verdictWords,
+  headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords, runWords, spillLossWords, spillWords, streamWords, targetWords, verdictWords,
 } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
@@ -55,6 +55,17 @@ test("an optional source that was never seen is no trouble", () => {
   expect(sources.filter(needsAttention)).toHaveLength(0);
   expect([...sources, source(3, "never")].filter(needsAttention)).toHaveLength(1);
   expect(groups([absent, source(3, "never")])[0]).toMatchObject({ worst: "never", absent: 1, counts: { never: 1 } });
+});
+
+test("what a source's times suggest stands there as it is configured", () => {
+  const offsets = {
+    count: 900, mean_ns: 3100, first_ns: 3000, bin_ns: 100, bins: [400, 500], suggested_ns: -3050, window_ns: 800,
+  };
+  const words = (of: Offsets) => offsetsWords(of).replace(/\s/g, " ");
+  expect(words(offsets)).toBe(
+    'Mean 3.10 µs. Suggested: time_offset = "-3050 ns". With those of all sources build.time.window = "800 ns" holds 99.9 % of each.');
+  expect(words({ ...offsets, window_ns: null })).toBe('Mean 3.10 µs. Suggested: time_offset = "-3050 ns".');
+  expect(words({ ...offsets, suggested_ns: null })).toContain("no time_offset is suggested");
 });
 
 test("the share that is lost stands in the verdict's large words", () => {

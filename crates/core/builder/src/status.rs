@@ -99,6 +99,8 @@ pub struct SourceStatus {
     pub given_up: bool,
     /// Whether its numbers do not fit those of the others, so that its fragments are discarded.
     pub out_of_step: bool,
+    /// Whether most of its fragments are in no event, so that they open none.
+    pub is_flooding: bool,
     /// Whether its sender has delivered others of the newest key, and not yet this source, which it
     /// delivered lately.
     pub is_awaited: bool,

@@ -17,6 +17,7 @@
 //! | [`Promises`](promises::Promises) | what front-ends say of themselves |
 //! | [`Queues`] | fragments by time, and the events that they are |
 //! | [`Pieces`](pieces::Pieces) | several fragments of a source in an event |
+//! | [`Floods`] | sources of which most fragments are in no event |
 //! | [`Offsets`] | how far the times of a source are from its events |
 //!
 //! Where a reference source names the groups that took part in an event, the event waits for the
@@ -26,6 +27,7 @@
 //! The key of an event is the time of its anchor. Keys rise: at least by one from row to row.
 
 mod clock;
+mod flood;
 mod group;
 mod horizon;
 mod offsets;
@@ -41,12 +43,13 @@ use std::collections::VecDeque;
 
 use catchment_model::{CloseReason, Entry, EventFlags};
 
+use self::flood::Floods;
 use self::group::{Next, Put, Queues, Waiting};
 use self::horizon::{Held, Horizon, Said};
 pub use self::offsets::{Offsets, Suggested};
 use self::pieces::Building;
 pub use self::regroup::{Group, regroup};
-pub use self::settings::{ClockConfig, Late, TimeConfig, Unmatched, WindowKind};
+pub use self::settings::{ClockConfig, Flooding, Late, TimeConfig, Unmatched, WindowKind};
 use crate::closing::{Closing, ClosingEvent};
 use crate::edges::Edges;
 use crate::excused::Excused;
@@ -71,7 +74,7 @@ pub struct TimeMatcher {
     edges: Edges,
     required: Vec<bool>,
     sparse: Vec<(usize, i64)>,
-    coincidence: u32,
+    floods: Floods,
     /// The source whose fragments name groups, and what those name that come next.
     reference: Option<usize>,
     named: u64,
@@ -133,7 +136,7 @@ impl TimeMatcher {
             edges: Edges::new(config),
             required: sources().map(|index| config.sources[index].is_required()).collect(),
             sparse: sparse.map(|index| (index, time.clocks[index].lag_ns.cast_signed())).collect(),
-            coincidence: time.coincidence,
+            floods: Floods::new(time, config),
             reference: time.reference,
             named: 0,
             has_groups: config.expected_in.iter().any(|&groups| groups > 0),
@@ -314,7 +317,7 @@ impl TimeMatcher {
                         self.note_blocker(blocker);
                         break;
                     }
-                    if openers < self.coincidence {
+                    if openers < self.floods.coincidence() {
                         let Some(index) = self.queues.anchor(anchor_ns) else { break };
                         self.close_alone(index, matched);
                         continue;
@@ -427,6 +430,7 @@ impl TimeMatcher {
     ) {
         let groups = self.queues.named();
         self.queues.close(end_ns);
+        self.drain_strays();
         self.capped += u64::from(std::mem::take(&mut self.queues.is_capped));
         let mut building = Building::new(key_of(anchor_ns).max(self.next_key), anchor_ns);
         let mut complete = true;
@@ -457,6 +461,7 @@ impl TimeMatcher {
     fn close_alone(&mut self, index: usize, matched: &mut Matched) {
         let Some(waiting) = self.queues.pop(index) else { return };
         let (ns, ordinal) = (waiting.ns(), self.queues.pop_ordinal(index));
+        self.note_stray(index, ns);
         match self.unmatched {
             Unmatched::Keep => {
                 self.release_alone(index, ns, (&waiting, ordinal), EventFlags::UNMATCHED, matched);
@@ -640,6 +645,7 @@ impl Matcher for TimeMatcher {
                     && self.queues.len(index) == 0
                     && !self.horizon.promises.is_absent(index),
                 given_up: self.horizon.promises.has_given_up(index),
+                is_flooding: self.floods.has(index),
                 parked: self.horizon.held_of(index) as u64,
                 other_sender: source.is_other_sender(),
                 ..SourceStatus::default()

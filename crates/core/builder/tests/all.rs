@@ -1,5 +1,6 @@
 //! The tests of this crate over its public interface, as one program: it is linked once.
 
+mod bad_board;
 mod begun_again;
 mod behind;
 mod closing;

@@ -5,6 +5,8 @@ use std::fmt;
 
 /// The longest name of a quantity in bytes.
 pub const QUANTITY_BYTES_MAX: usize = 256;
+/// Quantities of a source that are causes of losses, by their ends.
+const CAUSES: [&str; 3] = [".last_packet_seconds", ".out_of_step", ".flooding"];
 
 /// The name of a quantity: `events_per_second`, `disk.hours_left`, of one thing of many
 /// `source.rich-03.loss_per_second`, or of all of them `source.*.loss_per_second`. With two dots or
@@ -103,7 +105,7 @@ impl Quantity {
             text if text.starts_with("disk.") || text == "fault" => 0,
             "rows_recorded" => 1,
             "sources_silent" => 2,
-            text if text.ends_with("last_packet_seconds") || text.ends_with("out_of_step") => 2,
+            text if CAUSES.iter().any(|end| text.ends_with(end)) => 2,
             _ if ["target", "folder"].contains(&family) => 0,
             _ if family == "stream" => 1,
             _ if family == "front_end" => 1,

@@ -316,8 +316,8 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 }
 
 /// The rules that there are without any configuration, for frames that are cut that often. They
-/// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `bad_share`, bad data
-/// and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
+/// read `source.*.last_packet_seconds`, `.out_of_step` and `.flooding`, `loss_share`, `bad_share`,
+/// bad data and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
 /// `target.*.away`, and `alarms`, `refuses` and `absent` of each front-end. Loss and bad data are
 /// critical from that share on.
@@ -508,7 +508,7 @@ fn rules_of_files() -> [Rule; 4] {
 }
 
 /// The usual rules on each source and each queue.
-fn rules_of_many() -> [Rule; 3] {
+fn rules_of_many() -> [Rule; 4] {
     let many = |rule, delay_ns, text: &str| {
         recording(Rule { delay_ns, text_many: Some(text.into()), ..rule })
     };
@@ -526,6 +526,13 @@ fn rules_of_many() -> [Rule; 3] {
         Severity::Critical,
         "{source} is out of step: its numbers are not the others', its data are discarded",
     );
+    let flooding = usual(
+        "source_flooding",
+        "source.*.flooding",
+        ANY,
+        Severity::Warning,
+        "{source} floods: most of its fragments are in no event, and it opens none",
+    );
     let queue_full = usual(
         "queue_full",
         "queue.*.fill",
@@ -540,6 +547,12 @@ fn rules_of_many() -> [Rule; 3] {
         many(silent, 0, silent_many),
         // While all sources restart, each may be out of step for a moment.
         many(out_of_step, 2 * S, out_of_step_many),
+        many(
+            flooding,
+            0,
+            "{things} flood: {sources} (most of their fragments are in no event, and they open \
+             none)",
+        ),
         many(queue_full, 2 * S, "{things} are up to {percent} full: {sources}"),
     ]
 }

@@ -511,6 +511,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             "target_away",
             "source_silent",
             "source_out_of_step",
+            "source_flooding",
             "queue_full",
             "bad_sender",
             "bad_tag",

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use catchment_builder::Offsets;
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
     Alignment, Arrived, FrontEnd, LinkCounts, Snapshot, State as RecorderState,
@@ -18,6 +17,7 @@ use crate::machine;
 use crate::{api, front_ends};
 
 mod fault;
+mod offsets;
 pub(crate) mod quantities;
 mod readings;
 mod share;
@@ -443,6 +443,8 @@ impl Watching {
         bad: &[LossGrowth],
     ) -> Vec<api::SourceState> {
         let running = moment.run.is_some() || moment.arrivals.is_some();
+        let offsets = moment.snapshot.map_or(&[][..], |one| &one.offsets);
+        let offsets = offsets::offsets(offsets, &self.sources);
         let state = |(index, source): (usize, &Source)| {
             let counts = moment.snapshot.and_then(|one| one.ledger.sources.get(index));
             let rate = |counter: SourceCounter| {
@@ -482,7 +484,7 @@ impl Watching {
                 fill: moment.socket_fills.get(index).copied().flatten(),
                 parked_fragments: alignment(moment, index).parked_fragments,
                 link: link_of(moment, index),
-                offsets: moment.snapshot.and_then(|one| offsets(one.offsets.get(index)?)),
+                offsets: offsets.get(index).cloned().flatten(),
                 last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
                 ledger: nonzero(|_| true),
                 targets: targets::of_source(moment.snapshot, index),
@@ -570,17 +572,6 @@ fn rules_of(configuration: &Configuration, frame_ns: u64, heavy_loss_share: f64)
 }
 
 /// How a source's numbers fit those of the others, in a run.
-/// A histogram without what is empty at its ends.
-fn offsets(all: &Offsets) -> Option<api::OffsetsState> {
-    let (count, mean_ns, bin_ns) = (all.count, all.mean_ns()?, all.bin_ns);
-    let filled = |bin: &u64| *bin > 0;
-    let first = all.bins.iter().position(filled)?;
-    let last = all.bins.iter().rposition(filled)?;
-    let first_ns = all.first_ns.saturating_add_unsigned(first as u64 * bin_ns);
-    let bins = all.bins[first..=last].to_vec();
-    Some(api::OffsetsState { count, mean_ns, first_ns, bin_ns, bins })
-}
-
 fn alignment(moment: &Moment<'_>, index: usize) -> Alignment {
     let snapshot = moment.snapshot.filter(|_| moment.run.is_some());
     snapshot.and_then(|one| one.alignment.get(index)).copied().unwrap_or_default()

@@ -1,5 +1,8 @@
 //! Boards whose packets a configuration declares: each sends what its layout describes, a packet
-//! for each fragment.
+//! for each fragment, or, where packets have records that say their own event, several up to the
+//! water mark.
+//!
+//! Where layouts name groups, those of each event are drawn; boards of others send nothing.
 //!
 //! ```text
 //! event's time -> + jitter -> + what the board's clock is ahead, and drifts -> ticks -> wrapped
@@ -17,7 +20,7 @@ use catchment_wire::layouts::{EncodeError, Layouts, Values};
 use serde::Deserialize;
 
 use crate::config::{ConfigError, require};
-use crate::content::OVERSHOOT_BYTES;
+use crate::content::{Draw, OVERSHOOT_BYTES, mix};
 
 /// How a source's packets are written, if a configuration declares that.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct Board {
     pub layouts: Layouts,
     /// How far its clock is ahead of the others', in nanoseconds.
     pub ahead_ns: i64,
+    /// The groups that it is in, one in each bit; 0: it is in every event.
+    pub expected_in: u64,
 }
 
 /// The clocks of all boards whose layouts have times.
@@ -52,27 +57,50 @@ fn some_time<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option
 pub(crate) struct Stamp {
     /// Since its clock's beginning.
     pub since_ns: u64,
-    /// Its random number.
-    pub drawn: u64,
-    /// Its event, and the packets before it.
+    /// What its clock shows.
+    pub clock_ns: u64,
+    /// Its random number and its bytes.
+    pub draw: Draw,
+    /// Its event.
     pub number: u64,
     pub tag: u8,
     pub id: u32,
-    pub body_bytes: usize,
+    /// The groups that took part in its event.
+    pub groups: u64,
     /// The order of the bytes, where a layout leaves it to the sender.
     pub is_big: bool,
 }
 
+/// What a board has made and not sent.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// How many fragments a packet has at most.
+    pub fragments_max: u64,
+    pub stamps: Vec<Stamp>,
+    /// Bytes of their records.
+    pub records_bytes: usize,
+    /// When the first of them was made.
+    pub since_ns: u64,
+    /// Packets that were made before.
+    pub sequence: u64,
+}
+
 impl PartialEq for Board {
     fn eq(&self, other: &Self) -> bool {
-        self.layouts.layout() == other.layouts.layout() && self.ahead_ns == other.ahead_ns
+        let rest = |board: &Self| (board.ahead_ns, board.expected_in);
+        self.layouts.layout() == other.layouts.layout() && rest(self) == rest(other)
     }
 }
 
 impl Board {
-    /// A board without offset.
+    /// A board without offset, in every event.
     pub fn new(layouts: Layouts) -> Self {
-        Self { layouts, ahead_ns: 0 }
+        Self { layouts, ahead_ns: 0, expected_in: 0 }
+    }
+
+    /// Whether it sends something of an event of these groups.
+    pub(crate) fn takes_part(&self, groups: u64) -> bool {
+        groups == 0 || self.expected_in == 0 || self.expected_in & groups != 0
     }
 
     /// Checks that its packets can be made: one is, and decoded again.
@@ -82,10 +110,10 @@ impl Board {
         let got = format!("{:?}", layout.name);
         require(!layout.is_stream, &key, "datagrams: connections are not emulated", &got)?;
         let mut room = vec![0; DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
-        let body_bytes = self.layouts.body_bytes_near(mean_bytes as usize);
-        let stamp =
-            Stamp { since_ns: 0, drawn: 0, number: 0, tag: 0, id: 0, body_bytes, is_big: true };
-        let made = self.encode(&stamp, 0, &mut room, |_| {});
+        let draw = Draw { h: 0, bytes: self.layouts.body_bytes_near(mean_bytes as usize) };
+        let (since_ns, clock_ns, number, tag, id, groups) = (0, 0, 0, 0, 0, 0);
+        let stamp = Stamp { since_ns, clock_ns, draw, number, tag, id, groups, is_big: true };
+        let made = self.encode(&[stamp], 0, &mut room, |_, _| {});
         let expected = "one whose packets can be made";
         let bytes = made.map_err(|error| ConfigError {
             key: key.clone(),
@@ -103,33 +131,68 @@ impl Board {
         self.layouts.layout().packet.is_checked()
     }
 
-    /// Writes a packet; returns its bytes. `clock_ns` is what its clock shows at the fragment.
+    /// Writes a packet of these fragments, one or more; returns its bytes. `sequence` packets were
+    /// made before it.
     pub(crate) fn encode(
         &self,
-        stamp: &Stamp,
-        clock_ns: u64,
+        stamps: &[Stamp],
+        sequence: u64,
         room: &mut [u8],
-        fill: impl FnOnce(&mut [u8]),
+        mut fill: impl FnMut(Draw, &mut [u8]),
     ) -> Result<usize, EncodeError> {
+        let of = |index: usize| (self.values(&stamps[index], sequence), stamps[index].draw.bytes);
+        let fill = |index: usize, room: &mut [u8]| fill(stamps[index].draw, room);
+        self.layouts.encode_several(stamps[0].is_big, (stamps.len(), of), room, fill)
+    }
+
+    fn values(&self, stamp: &Stamp, sequence: u64) -> Values {
         let layout = self.layouts.layout();
         let (seconds, beside_ns) = match layout.has_seconds() {
-            true => (clock_ns / NS_PER_S, clock_ns % NS_PER_S),
-            false => (0, clock_ns),
+            true => (stamp.clock_ns / NS_PER_S, stamp.clock_ns % NS_PER_S),
+            false => (0, stamp.clock_ns),
         };
         let rate_hz = layout.clock().map_or(0, |(_, rate_hz)| rate_hz);
         // A clock of few bits wraps.
         let ticks = u128::from(beside_ns) * u128::from(rate_hz) / u128::from(NS_PER_S);
-        let values = Values {
+        Values {
             key: stamp.number,
             time: ticks as u64,
             seconds,
-            sequence: stamp.number,
+            sequence,
             source: stamp.id.into(),
             tag: stamp.tag.into(),
-            total: stamp.body_bytes as u64,
+            groups: stamp.groups,
+            total: stamp.draw.bytes as u64,
             ..Values::default()
-        };
-        self.layouts.encode_one(stamp.is_big, &values, stamp.body_bytes, room, fill)
+        }
+    }
+}
+
+impl Pending {
+    /// Whether a fragment of that many bytes may be in one packet with those that wait.
+    pub fn fits(&self, board: &Board, body_bytes: usize) -> bool {
+        let records_bytes = self.records_bytes + board.layouts.record_bytes(body_bytes);
+        self.stamps.is_empty() || board.layouts.packet_bytes(records_bytes).is_some()
+    }
+
+    /// Whether a packet of those that wait is to be sent.
+    pub fn is_full(&self, board: &Board, water_mark_bytes: usize) -> bool {
+        let bytes = || board.layouts.packet_bytes(self.records_bytes).unwrap_or(usize::MAX);
+        self.stamps.len() as u64 >= self.fragments_max || bytes() >= water_mark_bytes
+    }
+}
+
+/// The groups that boards are in, if a layout names those of each event.
+pub(crate) fn groups_of<'a>(boards: impl Iterator<Item = &'a Board> + Clone) -> u64 {
+    let are_named = boards.clone().any(|board| board.layouts.names_groups());
+    boards.filter(|_| are_named).fold(0, |all, board| all | board.expected_in)
+}
+
+/// Those of an event, of all that there are: at least one, if there are any.
+pub(crate) fn draw_groups(all: u64, seed: u64, event: u64) -> u64 {
+    match mix(seed.rotate_left(32) ^ event) & all {
+        0 => all,
+        some => some,
     }
 }
 
@@ -152,7 +215,7 @@ impl Clocks {
     ) -> u64 {
         let share = 2.0 * index as f64 / (count.max(2) - 1) as f64 - 1.0;
         let drifted_ns = (stamp.since_ns as f64 * share * self.drift / 1e6) as i64;
-        let jitter_ns = stamp.drawn % (self.jitter_ns + 1);
+        let jitter_ns = stamp.draw.h % (self.jitter_ns + 1);
         let clock_ns = first_ns.saturating_add(stamp.since_ns).saturating_add(jitter_ns);
         clock_ns.saturating_add_signed(drifted_ns).saturating_add_signed(board.ahead_ns)
     }

@@ -9,8 +9,8 @@ use catchment_wire::hadtu::{
     SUB_EVENT_HEADER_BYTES, SubEventHeader, TRAILER_BYTES,
 };
 
-use crate::boards::{Board, Stamp};
-use crate::config::{ConfigError, EmulatorConfig};
+use crate::boards::{Board, Pending, Stamp, draw_groups, groups_of};
+use crate::config::{ConfigError, EmulatedSource, EmulatorConfig};
 use crate::content::{Content, OVERSHOOT_BYTES};
 use crate::faults::CORRUPT_BITS;
 use crate::outlet::Outlet;
@@ -76,7 +76,7 @@ impl Emulator {
     }
 
     /// Its sources whose packets are declared.
-    fn boards(&self) -> impl Iterator<Item = &Board> {
+    fn boards(&self) -> impl Iterator<Item = &Board> + Clone {
         self.config.sources.iter().filter_map(|source| source.board.as_ref())
     }
 
@@ -115,9 +115,15 @@ struct Run<'a> {
     outlet: Outlet,
     // With a water mark, one queue per source.
     queues: Vec<Queue>,
-    // Without one, the packets of one source at a time, one after another.
+    // Without one, the packets of one source at a time, one after another: so much of the batch is
+    // used, and of boards each packet has so many fragments.
     batch: Box<[u8]>,
+    used: usize,
     packets: Vec<Datagram>,
+    fragments: u64,
+    /// By source, what waits of a board; and all groups that they are in.
+    pending: Vec<Pending>,
+    groups: u64,
     tags: Vec<u8>,
     /// By event of the tick, its time since the beginning, for clocks.
     times: Vec<u64>,
@@ -149,14 +155,27 @@ impl<'a> Run<'a> {
         let config = &emulator.config;
         let alone = config.water_mark_bytes == 0;
         let queues = if alone { 0 } else { config.sources.len() };
-        let has_batch = alone || emulator.boards().next().is_some();
+        let has_boards = emulator.boards().next().is_some();
+        let has_batch = alone || has_boards;
+        let pending = |source: &EmulatedSource| Pending {
+            fragments_max: match &source.board {
+                Some(board) if !alone => board.layouts.fragments_max(),
+                _ => 1,
+            },
+            sequence: config.first_event,
+            ..Pending::default()
+        };
         Self {
             config,
             content: &emulator.content,
             outlet,
             queues: (0..queues).map(|_| Queue::new()).collect(),
             batch: vec![0; if has_batch { BATCH_BYTES } else { 0 }].into(),
+            used: 0,
             packets: Vec::new(),
+            fragments: 1,
+            pending: config.sources.iter().map(pending).collect(),
+            groups: groups_of(emulator.boards()),
             tags: Vec::new(),
             times: Vec::new(),
             last_ns: 0,
@@ -185,21 +204,23 @@ impl<'a> Run<'a> {
             if anew < end && anew == restart_at {
                 self.restarted_ns = self.times[(anew - first) as usize];
             }
-            for (events, zero) in [(first..anew, 0), (anew..end, restart_at)] {
+            let mut absent = [0; 2];
+            let spans = [(first..anew, 0), (anew..end, restart_at)];
+            for ((events, zero), absent) in spans.into_iter().zip(&mut absent) {
                 if events.is_empty() {
                     continue;
                 }
                 let tags = (events.start - first) as usize..(events.end - first) as usize;
                 let span = Span { source, first: events.start, zero, tags };
                 match &self.config.sources[source as usize].board {
-                    Some(board) => self.declared(&span, board),
+                    Some(board) => *absent = self.declared(&span, board, now_ns),
                     None if self.queues.is_empty() => self.alone(&span),
                     None => self.queued(&span, now_ns),
                 }
             }
             let report = self.outlet.report(source);
-            report.fragments_made += end - first;
-            report.fragments_restarted += end - anew;
+            report.fragments_made += end - first - absent[0] - absent[1];
+            report.fragments_restarted += end - anew - absent[1];
             report.fragments_killed += first + count - end;
             if end < first + count {
                 self.flush_one(source);
@@ -283,46 +304,88 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Makes a packet of every fragment of a board, and sends them together.
-    fn declared(&mut self, span: &Span, board: &Board) {
-        let place = (span.source as usize, self.config.sources.len());
+    /// Makes the packets of a board's fragments, and sends those that are full. Returns how many it
+    /// does not send, since their events are of groups that it is not in.
+    fn declared(&mut self, span: &Span, board: &Board, now_ns: u64) -> u64 {
+        let source = span.source as usize;
+        let place = (source, self.config.sources.len());
         let is_restarted = span.zero > 0;
         let first_ns = if is_restarted { 0 } else { self.first_ns };
         let zero_ns = if is_restarted { self.restarted_ns } else { 0 };
-        let (mut used, mut unmade) = (0, 0);
-        for (index, &tag) in self.tags[span.tags.clone()].iter().enumerate() {
+        if is_restarted && span.first == span.zero {
+            self.pack(span.source, board);
+            self.pending[source].sequence = 0;
+        }
+        let mut absent = 0;
+        for index in 0..span.tags.len() {
             let event = span.first + index as u64;
-            let draw = self.content.draw(span.source, event);
-            let stamp = Stamp {
+            let groups = draw_groups(self.groups, self.config.seed, event);
+            if !board.takes_part(groups) {
+                absent += 1;
+                continue;
+            }
+            let mut stamp = Stamp {
                 since_ns: self.times[span.tags.start + index] - zero_ns,
-                drawn: draw.h,
+                clock_ns: 0,
+                draw: self.content.draw(span.source, event),
                 number: event - span.zero,
-                tag,
-                id: self.config.sources[span.source as usize].sub_event_id,
-                body_bytes: draw.bytes,
+                tag: self.tags[span.tags.start + index],
+                id: self.config.sources[source].sub_event_id,
+                groups,
                 is_big: self.config.byte_order == ByteOrder::Big,
             };
-            let clock_ns = self.config.clocks.at(place, (board, first_ns), &stamp);
-            if used + DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES > self.batch.len() {
-                self.outlet.ship(span.source, &self.batch, &self.packets, 1);
-                self.packets.clear();
-                used = 0;
+            stamp.clock_ns = self.config.clocks.at(place, (board, first_ns), &stamp);
+            if !self.pending[source].fits(board, stamp.draw.bytes) {
+                self.pack(span.source, board);
             }
-            let room = &mut self.batch[used..][..DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
-            let fill = |room: &mut [u8]| self.content.fill_beyond(draw, room);
-            match board.encode(&stamp, clock_ns, room, fill) {
-                Ok(bytes) => {
-                    self.packets.push(Datagram { offset: used as u32, bytes: bytes as u32 });
-                    used += bytes;
-                }
-                Err(_) => unmade += 1,
+            let pending = &mut self.pending[source];
+            if pending.stamps.is_empty() {
+                pending.since_ns = now_ns;
+            }
+            pending.stamps.push(stamp);
+            pending.records_bytes += board.layouts.record_bytes(stamp.draw.bytes);
+            if pending.is_full(board, self.config.water_mark_bytes) {
+                self.pack(span.source, board);
             }
         }
-        self.outlet.ship(span.source, &self.batch, &self.packets, 1);
+        self.ship_batch(span.source);
+        absent
+    }
+
+    /// Makes a packet of what waits of a board.
+    fn pack(&mut self, source: u32, board: &Board) {
+        let fragments = self.pending[source as usize].stamps.len() as u64;
+        if fragments == 0 {
+            return;
+        }
+        let is_full = self.used + DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES > self.batch.len();
+        if is_full || fragments != self.fragments {
+            self.ship_batch(source);
+            self.fragments = fragments;
+        }
+        let pending = &mut self.pending[source as usize];
+        let room = &mut self.batch[self.used..][..DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
+        let fill = |draw, room: &mut [u8]| self.content.fill_beyond(draw, room);
+        match board.encode(&pending.stamps, pending.sequence, room, fill) {
+            Ok(bytes) => {
+                self.packets.push(Datagram { offset: self.used as u32, bytes: bytes as u32 });
+                self.used += bytes;
+            }
+            Err(_) => {
+                let report = self.outlet.report(source);
+                report.packets_unsent += 1;
+                report.fragments_unsent += fragments;
+            }
+        }
+        pending.stamps.clear();
+        (pending.records_bytes, pending.sequence) = (0, pending.sequence + 1);
+    }
+
+    /// Sends the packets that were made of a board's fragments.
+    fn ship_batch(&mut self, source: u32) {
+        self.outlet.ship(source, &self.batch, &self.packets, self.fragments);
         self.packets.clear();
-        let report = self.outlet.report(span.source);
-        report.packets_unsent += unmade;
-        report.fragments_unsent += unmade;
+        self.used = 0;
     }
 
     /// Sends every queue whose oldest sub-event has waited long enough.
@@ -333,9 +396,20 @@ impl<'a> Run<'a> {
                 self.flush_one(source as u32);
             }
         }
+        for source in 0..self.pending.len() {
+            let pending = &self.pending[source];
+            let is_due = now_ns.saturating_sub(pending.since_ns) >= self.config.flush_ns;
+            if !pending.stamps.is_empty() && is_due {
+                self.flush_one(source as u32);
+            }
+        }
     }
 
     fn flush_one(&mut self, source: u32) {
+        if let Some(board) = &self.config.sources[source as usize].board {
+            self.pack(source, board);
+            return self.ship_batch(source);
+        }
         if let Some(queue) = self.queues.get_mut(source as usize).filter(|q| q.fragments > 0) {
             ship(&mut self.outlet, source, queue, self.config);
         }

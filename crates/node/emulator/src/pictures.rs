@@ -1,7 +1,7 @@
-//! What emulated trains show: noise, rings, Bragg spots, or images of a file.
+//! What emulated trains show: noise, rings, Bragg spots, or images of a file or of a recorded run.
 //!
 //! A train's images are cut out of a block that repeats, so that they cost one copy each. Of noise
-//! every pixel may begin a train; of pictures every image.
+//! every pixel may begin a train; of pictures every image; given trains follow each other.
 
 use std::sync::Arc;
 
@@ -18,28 +18,35 @@ pub enum Pictures {
     Rings,
     /// Peaks of a crystal, on weak noise.
     Spots,
-    /// These images, in turn: 16 bits, little-endian.
+    /// These images, of which any begins a train: 16 bits, little-endian.
     Given(Arc<[u8]>),
+    /// The images of these trains, one train after another: 16 bits, little-endian.
+    Trains(Arc<[u8]>),
 }
 
-/// Images of a .npy file.
+/// Images of a .npy file or of a recorded run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenImages {
-    /// How many there are, their rows and columns.
-    pub shape: [u32; 3],
+    /// Images of a train, if trains are given and not images alone.
+    pub pulses: Option<u32>,
+    /// Rows of an image.
+    pub rows: u32,
+    /// Its columns.
+    pub columns: u32,
     /// Their pixels.
     pub pictures: Pictures,
 }
 
 impl GivenImages {
-    /// Reads the text of a .npy file (version 1.0) of 16-bit unsigned numbers, of shape (image, y,
-    /// x).
+    /// Reads the bytes of a .npy file (version 1.0) of 16-bit unsigned numbers, of shape (image, y,
+    /// x) or (train, pulse, y, x).
     ///
     /// # Errors
     /// What was expected, in words.
     pub fn parse(file: &[u8]) -> Result<Self, String> {
         let wrong = || {
-            let expected = "a .npy file of '<u2' in C order, of shape (images, rows, columns)";
+            let expected = "a .npy file of '<u2' in C order, of shape (images, rows, columns) or \
+                            (trains, pulses, rows, columns)";
             format!("expected {expected}")
         };
         let rest = file.strip_prefix(b"\x93NUMPY\x01\x00").ok_or_else(wrong)?;
@@ -51,12 +58,21 @@ impl GivenImages {
         let shape = head.split_once("'shape': (").and_then(|(_, rest)| rest.split_once(')'));
         let sizes = shape.map_or("", |(shape, _)| shape).split(',').map(|size| size.trim().parse());
         let sizes: Vec<u32> = sizes.collect::<Result<_, _>>().map_err(|_| wrong())?;
-        let shape: [u32; 3] = sizes.try_into().map_err(|_| wrong())?;
-        let bytes = shape.iter().try_fold(2_u64, |all, &one| all.checked_mul(one.into()));
+        let bytes = sizes.iter().try_fold(2_u64, |all, &one| all.checked_mul(one.into()));
         if !is_plain || bytes != Some(pixels.len() as u64) || pixels.is_empty() {
             return Err(wrong());
         }
-        Ok(Self { shape, pictures: Pictures::Given(pixels.into()) })
+        match sizes[..] {
+            [_, rows, columns] => {
+                let pictures = Pictures::Given(pixels.into());
+                Ok(Self { pulses: None, rows, columns, pictures })
+            }
+            [_, pulses, rows, columns] => {
+                let pictures = Pictures::Trains(pixels.into());
+                Ok(Self { pulses: Some(pulses), rows, columns, pictures })
+            }
+            _ => Err(wrong()),
+        }
     }
 }
 
@@ -67,6 +83,8 @@ pub(crate) struct Block {
     period: u64,
     /// A train's images begin at a multiple of so many bytes.
     step: u64,
+    /// They begin where those of the train before end, and not at random.
+    in_order: bool,
 }
 
 impl Block {
@@ -86,16 +104,19 @@ impl Block {
             Pictures::Rings => (picture(rings), image),
             Pictures::Spots => (picture(spots), image),
             Pictures::Given(bytes) => (bytes.to_vec(), image),
+            Pictures::Trains(bytes) => (bytes.to_vec(), images.bytes()),
         };
         // What follows the period is its beginning again: no packet goes around its end.
         let period = bytes.len();
         (0..BEYOND_BYTES).for_each(|at| bytes.push(bytes[at % period]));
-        Self { bytes, period: period as u64, step }
+        let in_order = matches!(pictures, Pictures::Trains(_));
+        Self { bytes, period: period as u64, step, in_order }
     }
 
     /// Where the images of a train begin.
-    pub(crate) fn shift(&self, random: u64) -> u64 {
-        random % (self.period / self.step).max(1) * self.step
+    pub(crate) fn shift(&self, train: u64, random: u64) -> u64 {
+        let number = if self.in_order { train } else { random };
+        number % (self.period / self.step).max(1) * self.step
     }
 
     /// What stands there, at least as much as a packet holds.
@@ -182,7 +203,7 @@ mod tests {
     fn pixels(pictures: &Pictures) -> Vec<u16> {
         let block = Block::new(pictures, 3, IMAGES);
         let of =
-            block.from(block.shift(7)).as_chunks().0.iter().map(|one| u16::from_le_bytes(*one));
+            block.from(block.shift(0, 7)).as_chunks().0.iter().map(|one| u16::from_le_bytes(*one));
         of.take(60 * 80).collect()
     }
 
@@ -207,16 +228,24 @@ mod tests {
             [head, text.into_bytes(), (0..bytes).map(|at| at as u8).collect()].concat()
         };
         let given = GivenImages::parse(&file("(3, 60, 80)", "<u2", 3 * 9_600)).unwrap();
-        assert_eq!(given.shape, [3, 60, 80]);
+        assert_eq!((given.pulses, given.rows, given.columns), (None, 60, 80));
         let block = Block::new(&given.pictures, 3, IMAGES);
         for random in 0..7 {
-            let shift = block.shift(random);
+            let shift = block.shift(0, random);
             assert_eq!((shift % 9_600, block.from(shift)[0]), (0, shift as u8));
         }
+        // Of trains each begins with its own first image, whatever is drawn.
+        let given = GivenImages::parse(&file("(3, 2, 60, 80)", "<u2", 6 * 9_600)).unwrap();
+        assert_eq!((given.pulses, given.rows, given.columns), (Some(2), 60, 80));
+        let block = Block::new(&given.pictures, 3, IMAGES);
+        let begins: Vec<u64> = (4..8).map(|train| block.shift(train, train * 7) / 9_600).collect();
+        assert_eq!(begins, [2, 4, 0, 2]);
         for (shape, dtype, bytes) in [
             ("(3, 60, 80)", "<f4", 28_800),
             ("(3, 60, 80)", "<u2", 28_799),
             ("(60, 80)", "<u2", 9_600),
+            ("(1, 1, 1, 60, 80)", "<u2", 9_600),
+            ("(1, 2, 60, 80)", "<u2", 9_600),
             ("(0, 60, 80)", "<u2", 0),
             ("(4294967295, 4294967295, 4294967295)", "<u2", 2),
         ] {

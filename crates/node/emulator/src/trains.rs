@@ -264,7 +264,7 @@ impl TrainContent {
         tail.extend(b"NRTX");
         tail.extend(train.to_le_bytes());
         tail.extend([0; (TRAILER_BYTES - 12 - CHECKSUM_BYTES) as usize]);
-        let shift = self.block.shift(mix(self.seed.wrapping_sub(train)));
+        let shift = self.block.shift(train, mix(self.seed.wrapping_sub(train)));
         MadeTrain { head, tail, shift }
     }
 

@@ -87,6 +87,7 @@ fn boards_with_keys_send_these_in_either_order_of_bytes() {
             sources: boards(&layouts, 2),
             first_event: (1 << bits) - 5,
             events: Some(10),
+            water_mark_bytes: 0,
             ..EmulatorConfig::default()
         };
         // Of tagged words the layout says some bits.
@@ -124,6 +125,71 @@ fn corrupt_packets_of_boards_are_refused_by_their_checksum() {
         datagrams.iter().filter(is_refused).count() as u64
     };
     assert_eq!(captured.datagrams.iter().map(refused).sum::<u64>(), total.packets_corrupted);
+}
+
+#[test]
+fn records_of_several_events_are_in_one_packet_up_to_the_water_mark() {
+    let [trb, tagged, batcher, alpha] = example_layouts();
+    let most = [trb.clone(), tagged, batcher.clone(), alpha].map(|one| one.fragments_max());
+    assert_eq!(most, [u64::MAX, 65_535, u64::MAX, 1]);
+    for layouts in [trb, batcher] {
+        let config = EmulatorConfig {
+            sources: boards(&layouts, 2),
+            events: Some(1_000),
+            water_mark_bytes: 3_000,
+            ..EmulatorConfig::default()
+        };
+        let captured = capture(config);
+        for source in 0..2 {
+            let (mut decoder, mut event) = (layouts.decoder(), 0);
+            let packets = &captured.datagrams[source];
+            for (index, packet) in packets.iter().enumerate() {
+                let mut parts = Vec::new();
+                decoder.decode(0, packet, &mut parts).expect("a packet of the layout");
+                let is_last = index + 1 == packets.len();
+                assert!(packet.len() < 3_200 && (packet.len() >= 3_000 || is_last));
+                let head = layouts.layout().records[0].head as usize;
+                for part in &parts {
+                    event += 1;
+                    let content = captured.emulator.content();
+                    let bytes = content.payload_bytes(source as u32, event);
+                    let body = &packet[part.offset as usize + head..][..bytes];
+                    assert!(content.verify(source as u32, event, body), "event {event}");
+                }
+            }
+            assert_eq!(event, 1_000);
+        }
+    }
+}
+
+#[test]
+fn boards_send_of_the_events_whose_groups_they_are_in() {
+    let mut config = alpha(400, Clocks::default());
+    for (source, expected_in) in config.sources.iter_mut().zip([0, 0b01, 0b10, 0b11]) {
+        source.board.as_mut().unwrap().expected_in = expected_in;
+    }
+    let captured = capture(config);
+    let groups_of = |packet: &Vec<u8>| {
+        let mut parts = Vec::new();
+        let decoded = alpha_layout().decoder().decode(0, packet, &mut parts).expect("a packet");
+        (parts[0].groups, decoded.sequence.map(|sequence| sequence & 0xffff_ffff))
+    };
+    let named: Vec<u16> = captured.datagrams[0].iter().map(|one| groups_of(one).0).collect();
+    assert_eq!(named.len(), 400);
+    for (source, mask) in [(1, 0b01), (2, 0b10), (3, 0b11)] {
+        let of_it: Vec<_> = captured.datagrams[source].iter().map(groups_of).collect();
+        let groups: Vec<u16> = of_it.iter().map(|one| one.0).collect();
+        let expected: Vec<u16> = named.iter().copied().filter(|one| one & mask != 0).collect();
+        assert_eq!(groups, expected, "source {source}");
+        // What it does not send leaves no gap.
+        let sequences = of_it.iter().map(|one| one.1);
+        assert!(sequences.eq((1..=groups.len() as u64).map(Some)), "source {source}");
+    }
+    // Some events are of each group alone, some of both, and none of none.
+    for (groups, least) in [(0b01, 60), (0b10, 60), (0b11, 120)] {
+        assert!(named.iter().filter(|one| **one == groups).count() > least, "{groups:02b}");
+    }
+    assert!(!named.contains(&0));
 }
 
 fn alpha_layout() -> Layouts {

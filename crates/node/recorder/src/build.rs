@@ -208,6 +208,7 @@ impl Build {
                 let alignment = Alignment {
                     unread: pipeline.unread.has(source),
                     out_of_step: of_source.iter().any(|(_, status)| status.out_of_step),
+                    is_flooding: of_source.iter().any(|(_, status)| status.is_flooding),
                     parked_fragments: of_source.iter().map(|(_, status)| status.parked).sum(),
                     other_sender: of_source.iter().any(|(_, status)| status.other_sender),
                     ..Alignment::default()

@@ -226,6 +226,8 @@ pub struct TargetSnapshot {
 pub struct Alignment {
     /// Whether they do not fit, so that its fragments are discarded.
     pub out_of_step: bool,
+    /// Whether most of its fragments are in no event, so that they open none.
+    pub is_flooding: bool,
     /// Whether the thread that receives from it is held up: its silence is not its own.
     pub unread: bool,
     /// Its fragments that wait for the others to reach or confirm their numbers.
@@ -241,6 +243,7 @@ pub struct Alignment {
 #[derive(Debug, Default)]
 struct LiveAlignment {
     out_of_step: AtomicBool,
+    is_flooding: AtomicBool,
     unread: AtomicBool,
     parked_fragments: AtomicU64,
     other_sender: AtomicBool,
@@ -344,6 +347,7 @@ impl Live {
     pub(crate) fn set_alignment(&self, source: SourceId, alignment: Alignment) {
         let live = &self.alignment[source.index()];
         live.out_of_step.store(alignment.out_of_step, Relaxed);
+        live.is_flooding.store(alignment.is_flooding, Relaxed);
         live.unread.store(alignment.unread, Relaxed);
         live.parked_fragments.store(alignment.parked_fragments, Relaxed);
         live.other_sender.store(alignment.other_sender, Relaxed);
@@ -555,6 +559,7 @@ impl Live {
         let disk = self.needed().flat_map(LiveTarget::disks).next();
         let read = |live: &LiveAlignment| Alignment {
             out_of_step: live.out_of_step.load(Relaxed),
+            is_flooding: live.is_flooding.load(Relaxed),
             unread: live.unread.load(Relaxed),
             parked_fragments: live.parked_fragments.load(Relaxed),
             other_sender: live.other_sender.load(Relaxed),

@@ -1,9 +1,9 @@
 //! By what fragments are matched: settings of the rules, their checks, and the rule of a run.
 
 use catchment_builder::{
-    Builder, BuilderConfig, BuilderStatus, ClockConfig, ConfigError as Refused, Fragment, Late,
-    Matched, Matcher, NumberMatcher, Offsets, SourceNote, SourceRole, TimeConfig, TimeMatcher,
-    Unmatched, WindowKind,
+    Builder, BuilderConfig, BuilderStatus, ClockConfig, ConfigError as Refused, Flooding, Fragment,
+    Late, Matched, Matcher, NumberMatcher, Offsets, SourceNote, SourceRole, TimeConfig,
+    TimeMatcher, Unmatched, WindowKind,
 };
 use catchment_frame::Pattern;
 use catchment_model::units::Time;
@@ -43,6 +43,8 @@ pub struct TimeRule {
     pub before_ns: Option<u64>,
     /// Of how many openers an event has fragments at least.
     pub coincidence: Option<u32>,
+    /// What becomes of the openings of sources that flood.
+    pub flooding: Flooding,
     /// How many fragments of a source an event may have, its pieces; none: one.
     pub fragments_max: Option<u32>,
     /// What becomes of fragments in no event.
@@ -225,6 +227,7 @@ impl RecorderConfig {
             span_ns_max: rule.span_ns_max.unwrap_or(new.span_ns_max),
             before_ns: rule.before_ns.unwrap_or(if all_open { 0 } else { window_ns }),
             coincidence: rule.coincidence.unwrap_or(1),
+            flooding: rule.flooding,
             fragments_max: rule.fragments_max.unwrap_or(1),
             unmatched: rule.unmatched,
             late: rule.late,

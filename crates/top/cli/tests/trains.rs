@@ -182,11 +182,15 @@ fn runs_of_nodes_without_a_common_identity_are_not_one() {
     assert!(matches!(refused, StorageError::ForeignFile { .. }), "{refused}");
 }
 
-#[test]
-fn what_is_read_of_trains_says_which_bytes_never_came() {
-    let folder = tempfile::tempdir().unwrap();
-    let (folder, port) = (folder.path(), free_ports(2));
-    let node = node(folder, "node", (port, 0), RUN);
+/// What a node of all trains, whose images have a type, records of those that are sent so: the
+/// emulator's report, and the run.
+fn recorded(
+    folder: &Path,
+    (name, port): (&str, u16),
+    sent: &[&str],
+    code: i32,
+) -> (serde_json::Value, PathBuf) {
+    let node = node(folder, name, (port, 0), RUN);
     let text = std::fs::read_to_string(node.join("node.toml")).unwrap();
     let field = "{ name = \"images\", dtype = \"u16\", shape = [2, 64, 64], offset = 64 }";
     let payload = format!("dtype = \"record\"\nrecord_bytes = {TRAIN_BYTES}\nfields = [{field}]\n");
@@ -194,12 +198,98 @@ fn what_is_read_of_trains_says_which_bytes_never_came() {
     std::fs::write(node.join("node.toml"), format!("{text}[sources.payload]\n{payload}")).unwrap();
     let (recorder, _lines) = started(&node, &["run", "node.toml"], "Recording");
     let to = format!("127.0.0.1:{port}");
-    let what = ["emulate", "xfel-trains", "--to", &to, "--pulses", "2", "--image", "64x64"];
-    let much = ["--rate", "100", "--events", "8", "--drop-every", "4", "--json"];
-    let sent = json(folder, &[&what[..], &much[..]].concat(), 0);
+    let what = ["emulate", "xfel-trains", "--to", &to, "--rate", "100", "--json"];
+    let report = json(folder, &[&what[..], sent].concat(), 0);
+    assert_eq!(interrupt(recorder), Some(code));
+    (report, only_run(&node))
+}
+
+#[test]
+fn images_of_a_recorded_run_or_of_a_file_of_its_trains_are_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, port) = (folder.path(), free_ports(3));
+    let size = ["--pulses", "2", "--image", "64x64", "--events", "4", "--seed", "2"];
+    let (_, first) = recorded(folder, ("first", port), &size, 0);
+    let images = |run: &Path, train: u64| {
+        let run = Run::open(run).unwrap();
+        let (frame, row) = run.find(train).unwrap().expect("the train");
+        let trains = run.fragments(frame, SourceId(0)).unwrap();
+        trains.fragment(row).unwrap()[64..][..2 * 2 * 64 * 64].to_vec()
+    };
+    let original = [0, 1, 2, 3].map(|train| images(&first, train));
+    assert!(original[0] != original[1]);
+    let first = first.to_str().unwrap();
+    let some = ["--events", "1..4", "--field", "images", "--format", "npy", "--output", "some"];
+    stdout(folder, &[&["read", first, "--source", "spb"][..], &some].concat(), 0);
+    let file = "some.images.npy";
+    for (name, port, given, shown) in
+        [("run", port + 1, first, [0, 1, 2, 3, 0, 1]), ("file", port + 2, file, [1, 2, 3, 1, 2, 3])]
+    {
+        // Their sizes are those of what is given.
+        let sent = ["--images", given, "--events", "6", "--feeders", "2"];
+        let (_, run) = recorded(folder, (name, port), &sent, 0);
+        for (train, of) in (0..).zip(shown) {
+            assert!(images(&run, train) == original[of], "{name}, train {train}");
+        }
+        let refused = |more: &[&str]| {
+            let what = ["emulate", "xfel-trains", "--to", "127.0.0.1:9", "--images", given];
+            stderr(folder, &[&what[..], more].concat(), 2)
+        };
+        let text = refused(&["--pulses", "3"]);
+        assert!(text.contains("expected 3 images in a train, got 2"), "{text}");
+        let text = refused(&["--image", "64x65"]);
+        assert!(text.contains("expected images of 64x65, got 64x64"), "{text}");
+    }
+    // A run whose trains have no type, and a folder without a run.
+    let plain = node(folder, "plain", (port, 0), RUN);
+    let (recorder, _lines) = started(&plain, &["run", "node.toml"], "Recording");
+    assert_eq!(interrupt(recorder), Some(0));
+    let run = only_run(&plain);
+    for (given, expected) in [
+        (run.to_str().unwrap(), "expected one source with a field images"),
+        ("plain", "--images plain: "),
+    ] {
+        let what = ["emulate", "xfel-trains", "--to", "127.0.0.1:9", "--images", given];
+        let text = stderr(folder, &what, 2);
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn timer_and_feeders_are_threads_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, port) = (folder.path(), free_ports(2));
+    let nodes = [0, 1].map(|turn| node(folder, &format!("node-{turn}"), (port, turn), RUN));
+    let recorders = nodes.each_ref().map(|node| started(node, &["run", "node.toml"], "Recording"));
+    let to = format!("127.0.0.1:{port}");
+    let what = ["emulate", "xfel-trains", "--listen", "127.0.0.1:0", "--to", &to, "--nodes", "2"];
+    let size = ["--pulses", "2", "--image", "64x64", "--feeders", "2", "--rate", "40"];
+    let much = ["--events", "21", "--json"];
+    let report = json(folder, &[&what[..], &size, &much].concat(), 0);
+    let count = |value: &serde_json::Value| value.as_u64().unwrap();
+    let [sent, skipped] = ["trains", "trains_skipped"].map(|key| count(&report[key]));
+    assert!(sent > 0 && sent + skipped <= 21, "{report}");
+    // The ticks were those of the timer.
+    let timer = &report["timer"];
+    assert!(timer["clients"] == 2 && count(&timer["sent"]) >= sent, "{report}");
+    for (recorder, _lines) in recorders {
+        let code = interrupt(recorder);
+        assert!(code == Some(0) || code == Some(3) && skipped > 0, "{code:?}");
+    }
+    let runs = nodes.map(|node| only_run(&node));
+    let run = Run::open_folders(&runs, RunOptions::default()).unwrap();
+    assert_eq!(run.event_count(), sent);
+    let keys = keys(&run);
+    assert!(keys.iter().all(|key| (0..21).contains(key)), "{keys:?}");
+}
+
+#[test]
+fn what_is_read_of_trains_says_which_bytes_never_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, port) = (folder.path(), free_ports(1));
+    let size = ["--pulses", "2", "--image", "64x64", "--events", "8", "--drop-every", "4"];
     // Bad data.
-    assert_eq!(interrupt(recorder), Some(3));
-    let run = only_run(&node);
+    let (sent, run) = recorded(folder, ("node", port), &size, 3);
     let run = run.to_str().unwrap();
     let holes = |train: u64| {
         let dropped = sent["dropped"].as_array().unwrap().iter();

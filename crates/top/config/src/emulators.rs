@@ -98,7 +98,8 @@ fn emulate(
 /// times: its clock is as far ahead as that is negative.
 fn board(source: &SourceConfig) -> Option<Board> {
     let layouts = source.protocol.declared()?.clone();
-    Some(Board { layouts, ahead_ns: source.clock.offset_ns.saturating_neg() })
+    let (ahead_ns, expected_in) = (source.clock.offset_ns.saturating_neg(), source.expected_in);
+    Some(Board { layouts, ahead_ns, expected_in })
 }
 
 /// The boards of a configuration that says no more of them, if all of its sources are declared:

@@ -91,7 +91,8 @@ impl Alpha72 {
         let mut text = String::from("# alpha-72: 64 and 8 boards, events by time.\n");
         let mut line = |arguments: std::fmt::Arguments<'_>| add_line(&mut text, arguments);
         begin(&mut line, &self.folder, ColumnCoding::NONE);
-        line(format_args!("[build]\nmatch = \"time\"\ntime = {{ window = \"1 us\" }}\n"));
+        let time = "{ window = \"1 us\", coincidence = 2 }";
+        line(format_args!("[build]\nmatch = \"time\"\ntime = {time}\n"));
         line(format_args!("[emulator]\npreset = \"alpha-72\"\nseed = {}", self.seed));
         line(format_args!("water_mark = 0\nclocks.jitter = \"100 ns\""));
         send(&mut line, self.rate, self.bursts.then_some(ALPHA_BURST));

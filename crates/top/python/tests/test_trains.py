@@ -1,7 +1,9 @@
 """Trains from feeders to a recorder, its files, and images in Python."""
 
+import contextlib
 import json
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -20,11 +22,18 @@ PULSES, Y, X = 16, 256, 256
 PROGRAM = [sys.executable, "-m", "catchment"]
 
 
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+def free_ports(count: int) -> int:
+    """Return the first of free ports next to each other, below those that the system gives."""
+    while True:
+        first = 21_000 + secrets.randbelow(11_000 - count)
+        with contextlib.ExitStack() as found:
+            try:
+                for port in range(first, first + count):
+                    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                    found.enter_context(one).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +41,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     """Record what two feeders send; of every fourth train a packet is left out."""
     root = tmp_path_factory.mktemp("trains")
     text = (REPOSITORY / "examples/xfel-trains.toml").read_text()
-    text = re.sub(r'address = ".*"', f'address = "127.0.0.1:{free_port()}"', text)
+    text = re.sub(r'address = ".*"', f'address = "127.0.0.1:{free_ports(1)}"', text)
     (root / "run.toml").write_text(text + '\n[memory]\nbudget = "512 MiB"\n')
     with subprocess.Popen(
         [*PROGRAM, "run", "run.toml"], cwd=root, stdout=subprocess.PIPE, text=True
@@ -150,6 +159,10 @@ def test_descriptors_and_detector_data_are_structured(
         labelled = trains.xarray([whole, 3])
         assert labelled.dims == ("train", "pulse", "y", "x")
         assert labelled.whole.sel(train=whole).all()
+        assert labelled.described.sel(train=whole).all()
+        times = labelled["descriptors.time_ns"]
+        assert (times.dims, times.dtype) == (("train", "pulse"), np.uint64)
+        assert times.sel(train=whole).values.tolist() == descriptors["time_ns"].tolist()
         with pytest.raises(KeyError, match="no field 'image'"):
             trains.field(whole, "image")
 
@@ -164,3 +177,136 @@ def test_one_image_reads_about_its_own_bytes(recorded: tuple[Path, dict[str, Any
         read = bytes_read() - before
         # The image, and the blocks around it that are checked.
         assert image.nbytes <= read <= image.nbytes + 4 * 65536
+
+
+SMALL_TRAINS, SMALL_BYTES = 30, 20_573
+
+
+def configuration(port: int, turn: int) -> str:
+    """Configure the node of a turn, for trains of two small images."""
+    fields = [("images", "u16", [2, 64, 64], 64)]
+    descriptors = [("time_ns", "u64"), ("pulse", "u32"), ("cell", "u16"), ("status", "u16")]
+    at = 64 + 2 * 2 * 64 * 64
+    for name, dtype in descriptors:
+        fields.append(("descriptors." + name, dtype, [2], at))
+        at += 2 * int(dtype[1:]) // 8
+    lines = [
+        f'{{ name = "{name}", dtype = "{dtype}", shape = {shape}, offset = {offset} }},'
+        for name, dtype, shape, offset in fields
+    ]
+    return "\n".join(
+        [
+            "[run]",
+            'id = "6b0e62e5b1f64c2c9a4a6f2a1d3c7e90"',
+            f"own = {{ modulo = 2, remainder = {turn} }}",
+            "[trains]",
+            f"train_bytes = {SMALL_BYTES}",
+            f"adler32_at = {SMALL_BYTES - 4}",
+            "holes_bytes_max = 8184",
+            "[memory]",
+            'budget = "256 MiB"',
+            "[[sources]]",
+            'name = "spb"',
+            'protocol = "trains"',
+            f'address = "127.0.0.1:{port}"',
+            "[sources.payload]",
+            'dtype = "record"',
+            f"record_bytes = {SMALL_BYTES}",
+            "fields = [",
+            *lines,
+            "]",
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def taken_in_turn(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[list[Path], dict[str, Any]]:
+    """Record with two nodes in turn what two feeders send, of every train a packet less."""
+    port = free_ports(2)
+    nodes, folders = [], []
+    for turn in range(2):
+        root = tmp_path_factory.mktemp(f"node-{turn}")
+        (root / "run.toml").write_text(configuration(port + turn, turn))
+        folders.append(root)
+        nodes.append(
+            subprocess.Popen([*PROGRAM, "run", "run.toml"], cwd=root, stdout=subprocess.DEVNULL)
+        )
+    try:
+        for node, root in zip(nodes, folders, strict=True):
+            while not list((root / "runs").glob("run-*/*.catch")):
+                assert node.poll() is None
+        size = ["--pulses", "2", "--image", "64x64", "--feeders", "2", "--nodes", "2"]
+        much = ["--rate", "100", "--events", str(SMALL_TRAINS), "--drop-every", "1", "--json"]
+        sent = subprocess.run(
+            [*PROGRAM, "emulate", "xfel-trains", "--to", f"127.0.0.1:{port}", *size, *much],
+            check=True,
+            capture_output=True,
+        )
+        for node in nodes:
+            node.send_signal(signal.SIGINT)
+        # What is missing is bad data.
+        assert [node.wait() for node in nodes] == [3, 3]
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+    runs = [next((root / "runs").glob("run-*")) for root in folders]
+    report: dict[str, Any] = json.loads(sent.stdout)
+    return runs, report
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_nodes_that_took_turns_are_read_as_one_run(
+    taken_in_turn: tuple[list[Path], dict[str, Any]], order: int
+) -> None:
+    paths, report = taken_in_turn
+    missing = lost(report)
+    assert sorted(missing) == list(range(SMALL_TRAINS))
+    for turn, path in enumerate(paths):
+        with catchment.open(path) as run:
+            assert catchment.Trains(run, "spb").keys.tolist() == list(range(turn, SMALL_TRAINS, 2))
+    with catchment.open(paths[::order]) as run:
+        trains = catchment.Trains(run, "spb")
+        assert sorted(trains.keys.tolist()) == list(range(SMALL_TRAINS))
+        assert run.ledger.total["fragments_with_holes"] == SMALL_TRAINS
+        for train in range(SMALL_TRAINS):
+            assert trains.holes(train).tolist() == [list(missing[train])]
+            # The time of its first pulse says which train it is.
+            times = trains.field(train, "descriptors.time_ns")
+            expected = [train * 100_000_000 + pulse * 222 for pulse in range(2)]
+            assert all(
+                found is np.ma.masked or found == time
+                for found, time in zip(np.ma.asarray(times), expected, strict=True)
+            )
+
+
+def test_coordinates_of_images_are_their_descriptors_and_say_what_never_came(
+    taken_in_turn: tuple[list[Path], dict[str, Any]],
+) -> None:
+    paths, report = taken_in_turn
+    # Of three packets the last has all descriptors, and the end of the second image.
+    dropped = dict(report["dropped"])
+    last = {train for train, packet in dropped.items() if packet == 2}
+    assert 0 < len(last) < SMALL_TRAINS
+    whole = [[False, True], [False, False], [True, False]]
+    with catchment.open(paths) as run:
+        trains = catchment.Trains(run, "spb")
+        labelled = trains.xarray(list(range(SMALL_TRAINS)))
+        assert labelled.pulse.values.tolist() == [0, 1]
+        for train in range(SMALL_TRAINS):
+            of_train = labelled.sel(train=train)
+            is_described = train not in last
+            assert of_train.described.values.tolist() == [is_described] * 2
+            assert of_train.whole.values.tolist() == whole[dropped[train]]
+            begin = train * 100_000_000
+            times = [begin, begin + 222] if is_described else [0, 0]
+            assert of_train["descriptors.time_ns"].values.tolist() == times
+            assert of_train["descriptors.cell"].values.tolist() == [0, int(is_described)]
+        # Where no train has its numbers, they are counted; coordinates keep their types.
+        alone = trains.xarray([min(last)])
+        assert alone.pulse.values.tolist() == [0, 1]
+        assert alone["descriptors.pulse"].dtype == np.uint32
+        # No trains are no images.
+        assert trains.xarray([]).shape == (0, 2, 64, 64)

@@ -151,6 +151,15 @@ impl Queues {
         self.counted[index] = 0;
     }
 
+    /// Whether a source opens events from now on.
+    pub fn set_opens(&mut self, index: usize, opens: bool) {
+        let first_ns = std::mem::replace(self.head(index), i64::MAX);
+        self.opens[index] = opens;
+        *self.head(index) = first_ns;
+        self.all_open = !self.opens.contains(&false);
+        self.has_earlier = true;
+    }
+
     /// Events that end before that time are closed.
     pub fn continue_at(&mut self, ns: i64) {
         self.taken.iter_mut().for_each(|taken| taken.closed_ns = ns - 1);

@@ -35,6 +35,17 @@ pub enum Late {
     Keep,
 }
 
+/// What becomes of the openings of a source of which most fragments are in no event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flooding {
+    /// It opens no events until that is over.
+    #[default]
+    Exclude,
+    /// It opens events as others do.
+    Open,
+}
+
 /// How a source's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockConfig {
@@ -79,6 +90,8 @@ pub struct TimeConfig {
     pub openers: Vec<bool>,
     /// Of how many openers an event has fragments at least.
     pub coincidence: u32,
+    /// What becomes of the openings of sources that flood, where `coincidence` is 2 or more.
+    pub flooding: Flooding,
     /// How many fragments of a source an event has at most: its pieces.
     pub fragments_max: u32,
     /// The source whose fragments name the groups of their events: the only one that opens any.
@@ -104,6 +117,7 @@ impl TimeConfig {
             before_ns: 0,
             openers: Vec::new(),
             coincidence: 1,
+            flooding: Flooding::Exclude,
             fragments_max: 1,
             reference: None,
             unmatched: Unmatched::Keep,

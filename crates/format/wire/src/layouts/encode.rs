@@ -117,28 +117,88 @@ impl Layouts {
         values: &Values,
         body_bytes: usize,
         room: &mut [u8],
-        fill: impl FnOnce(&mut [u8]),
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<usize, EncodeError> {
+        self.encode_several(is_big, (1, |_| (*values, body_bytes)), room, |_, room| fill(room))
+    }
+
+    /// As [`encode_one`](Self::encode_one), with `count` fragments, one or more, each a record with
+    /// its values and its body's bytes. Those of the packet itself are those of the first.
+    ///
+    /// # Errors
+    /// As [`encode_one`](Self::encode_one).
+    pub fn encode_several(
+        &self,
+        is_big: bool,
+        (count, fragment): (usize, impl Fn(usize) -> (Values, usize)),
+        room: &mut [u8],
+        mut fill: impl FnMut(usize, &mut [u8]),
     ) -> Result<usize, EncodeError> {
         let layout = self.layout();
-        let fill = |room: &mut [u8]| {
-            fill(room);
-            Ok(())
+        let (values, body_bytes) = &fragment(0);
+        let Some(record) = self.of_fragments() else {
+            let content = Content { values, count: 0, body_bytes: *body_bytes };
+            return self.block(&layout.packet, is_big, &content, room, |room| {
+                fill(0, room);
+                Ok(())
+            });
         };
-        let content = Content { values, count: 0, body_bytes };
-        let Some(record) = layout.records.iter().find(|record| !record.skip) else {
-            return self.block(&layout.packet, is_big, &content, room, fill);
-        };
-        let of_packet = Content { values, count: 1, body_bytes: record.bytes_with(body_bytes) };
+        let whole = (0..count).map(|index| record.bytes_with(fragment(index).1)).sum();
+        let of_packet = Content { values, count: count as u64, body_bytes: whole };
         self.block(&layout.packet, is_big, &of_packet, room, |room| {
-            self.block(record, is_big, &content, room, fill).map(drop)
+            let mut used = 0;
+            for index in 0..count {
+                let (values, body_bytes) = &fragment(index);
+                let content = Content { values, count: 0, body_bytes: *body_bytes };
+                let fill = |room: &mut [u8]| {
+                    fill(index, room);
+                    Ok(())
+                };
+                used += self.block(record, is_big, &content, &mut room[used..], fill)?;
+            }
+            Ok(())
         })
+    }
+
+    /// How many fragments of different events a packet may have: one, if it has no records, or if
+    /// its own head says of which event they are.
+    pub fn fragments_max(&self) -> u64 {
+        let packet = &self.layout().packet;
+        let of_event = ["key", "time", "seconds", "tag", "groups"];
+        match self.of_fragments() {
+            Some(_) if !of_event.iter().any(|role| packet.has(role)) => {
+                let bits = if packet.has("count") { packet.bits_of("count") } else { 64 };
+                u64::MAX >> (64 - bits)
+            }
+            _ => 1,
+        }
+    }
+
+    /// Bytes of a fragment with a body of so many in a packet with several.
+    pub fn record_bytes(&self, body_bytes: usize) -> usize {
+        self.of_fragments().map_or(0, |record| record.bytes_with(body_bytes))
+    }
+
+    /// Bytes of a packet with records of so many bytes in all; none if it cannot be so long.
+    pub fn packet_bytes(&self, records_bytes: usize) -> Option<usize> {
+        let packet = &self.layout().packet;
+        let (length, bytes) =
+            (packet.head as usize + records_bytes, packet.bytes_with(records_bytes));
+        let most = packet.bytes_max.unwrap_or(u64::MAX).min(DATAGRAM_BYTES_MAX as u64);
+        let is_said = !packet.has("length") || length_value(packet, length as u64).is_ok();
+        (bytes as u64 <= most && is_said).then_some(bytes)
+    }
+
+    /// The kind of records that are fragments, the first one.
+    fn of_fragments(&self) -> Option<&Block> {
+        self.layout().records.iter().find(|record| !record.skip)
     }
 
     /// The length of a fragment's body that [`encode_one`](Self::encode_one) can say, near `wanted`
     /// bytes.
     pub fn body_bytes_near(&self, wanted: usize) -> usize {
         let layout = self.layout();
-        let of_record = layout.records.iter().find(|record| !record.skip);
+        let of_record = self.of_fragments();
         let block = of_record.unwrap_or(&layout.packet);
         let head = u64::from(block.head);
         if let Some(bytes) = block.bytes {

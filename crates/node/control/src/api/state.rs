@@ -410,6 +410,12 @@ pub struct OffsetsState {
     pub bin_ns: u64,
     /// Fragments in each bin, up to the last that is not empty.
     pub bins: Vec<u64>,
+    /// The `time_offset` that they suggest; null if no peak stands out of what is in events by
+    /// chance.
+    pub suggested_ns: Option<i64>,
+    /// The window that then holds 99.9 % of the fragments of each source, the same in all of them;
+    /// null if no source has a peak.
+    pub window_ns: Option<u64>,
 }
 
 /// All devices, flat, parents before children.

@@ -77,7 +77,7 @@ const FRONT_END: [(&str, &str); 4] = [
     ("unheard", "1 while nothing listens for front-ends at this address between runs."),
 ];
 
-const SOURCE: [(&str, &str); 7] = [
+const SOURCE: [(&str, &str); 8] = [
     (
         "last_packet_seconds",
         "The age of the last packet, or the run's if none came; of required sources.",
@@ -85,6 +85,10 @@ const SOURCE: [(&str, &str); 7] = [
     (
         "out_of_step",
         "1 while its numbers do not fit to the others', otherwise 0; of required sources.",
+    ),
+    (
+        "flooding",
+        "1 while most of its fragments are in no event, by time, so that it opens none, or 0.",
     ),
     ("fill", "How full the receive buffer in the kernel is, 0 to 1."),
     ("packets_per_second", "Packets that came."),

@@ -114,6 +114,9 @@ fn read_sources(
         table.set_of("source", name, "bytes_per_second", source.bytes_per_second);
         table.set_of("source", name, "loss_per_second", source.loss_per_second);
     }
+    let of_sources = sources.iter().zip(&snapshot.alignment);
+    let flooding = of_sources.map(|(one, fits)| (&*one.name, f64::from(fits.is_flooding)));
+    table.set_each("source", "flooding", flooding);
     let strange = sources.iter().enumerate();
     let strange = strange.map(|(at, one)| (&*one.name, of_strangers(snapshot, at) as f64));
     table.set_each("source", "of_strangers", strange);

@@ -15,6 +15,8 @@ pub(super) struct Source {
     pub(super) required: bool,
     /// The networks from which it may send.
     pub(super) from: Vec<String>,
+    /// What is added to its times, as configured.
+    pub(super) time_offset_ns: i64,
 }
 
 /// A configuration's sources, its limits, and how often its frames are cut.
@@ -32,6 +34,7 @@ pub(super) fn described(
         kind: "events",
         required: source.role == SourceRole::Required,
         from: source.from.iter().map(ToString::to_string).collect(),
+        time_offset_ns: source.clock.offset_ns,
     });
     let links = config.links.iter().map(|link| Source {
         name: link.name.clone(),
@@ -39,6 +42,7 @@ pub(super) fn described(
         kind: "channels",
         required: true,
         from: link.from.iter().map(ToString::to_string).collect(),
+        time_offset_ns: 0,
     });
     let limits = Limits { heavy_loss_share, ..Limits::of_frames(frame_ns) };
     (sources.chain(links).collect(), limits, frame_ns)

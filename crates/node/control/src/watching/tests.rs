@@ -67,17 +67,16 @@ impl Rig {
             malformed: None,
             reasons: Default::default(),
         };
-        let (free_bytes, verdict) = (100_000_000, String::new());
         Self {
             watching,
             snapshot,
             front_ends: BTreeMap::new(),
             unheard: Vec::new(),
             paused: false,
-            free_bytes,
+            free_bytes: 100_000_000,
             now_ns: S,
             fault: None,
-            verdict,
+            verdict: String::new(),
             level: catchment_watch::Level::NotRecording,
             sources: Vec::new(),
             targets: Vec::new(),
@@ -518,20 +517,21 @@ fn a_source_out_of_step_is_shown_and_named() {
         rig.look(u64::from(second == 0), 0);
         rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
         rig.snapshot.counts.events_recorded += 1;
-        rig.snapshot.alignment[0] =
-            Alignment { out_of_step: second < 10, parked_fragments: 7, ..Alignment::default() };
+        let (fits, is_bad) = (&mut rig.snapshot.alignment[0], second < 10);
+        (fits.out_of_step, fits.is_flooding, fits.parked_fragments) = (is_bad, is_bad, 7);
         rig.look(1, 1_000);
         let source = &rig.sources[0];
-        let status = if second < 10 { "out_of_step" } else { "good" };
+        let status = if is_bad { "out_of_step" } else { "good" };
         assert_eq!((&*source.status, source.parked_fragments), (status, 7), "{second}");
         let alarms = rig.watching.alarms_seen();
-        let alarm = alarms.iter().find(|alarm| alarm.name == "source_out_of_step");
+        let alarm = |name: &str| alarms.iter().find(|alarm| alarm.name == name);
         match second {
-            0 => assert!(alarm.is_none()),
+            0 => assert!(alarm("source_out_of_step").is_none()),
             9 => {
                 let text =
                     "a is out of step: its numbers are not the others', its data are discarded";
-                assert_eq!(alarm.map(|alarm| &*alarm.text), Some(text));
+                assert_eq!(alarm("source_out_of_step").map(|alarm| &*alarm.text), Some(text));
+                assert!(alarm("source_flooding").is_some());
                 let text = "recording with loss: a out of step: its numbers are not the others'";
                 assert_eq!(rig.verdict, text);
             }

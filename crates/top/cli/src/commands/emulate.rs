@@ -88,8 +88,9 @@ pub(crate) struct Arguments {
     /// Trains: rows and columns of an image, 1024x1024 unless given
     #[arg(long, value_name = "ROWSxCOLUMNS")]
     pub(super) image: Option<ImageSize>,
-    /// Trains: what images show: noise, rings, spots (of a crystal), or those of a .npy file
-    #[arg(long, value_name = "WHAT|FILE")]
+    /// Trains: what images show: noise, rings, spots (of a crystal), or those of a .npy file or of
+    /// the trains of a recorded run, in their order
+    #[arg(long, value_name = "WHAT|FILE|RUN")]
     pub(super) images: Option<String>,
     /// Trains: of one in so many a packet is left out
     #[arg(long, value_name = "TRAINS")]

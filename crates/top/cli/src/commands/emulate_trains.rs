@@ -4,18 +4,24 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
+use anyhow::Context as _;
 use catchment_config::{Address, counted_up};
 use catchment_console::{Exit, Out, UsageError};
 use catchment_emulator::{
     EmulatorLive, EmulatorThread, GivenImages, Images, Pictures, TRAINS_HZ_DEFAULT, TrainConfig,
     TrainReport,
 };
+use catchment_frame::{Dtype, FieldInfo};
+use catchment_model::SourceId;
 use catchment_model::units::{Bytes, Count, grouped};
+use catchment_net::TimerReport;
 use catchment_recorder::SourceConfig;
+use catchment_storage::Run;
 use catchment_wire::trains;
 
 use super::emulate::{Arguments, follow};
 use super::emulate_timer;
+use crate::export::events::record_type;
 
 /// The preset, by its name on the command line.
 pub(super) const NAME: &str = "xfel-trains";
@@ -76,8 +82,10 @@ pub(super) fn configure(arguments: &Arguments) -> anyhow::Result<Option<TrainCon
         config.rate_hz = rate.0;
     }
     if let Some(shown) = &arguments.images {
-        let is_given = arguments.image.is_some() || arguments.what != NAME;
-        config.pictures = pictures(shown, &mut config.images, is_given)?;
+        let is_file = arguments.what != NAME;
+        let are_given =
+            [arguments.image.is_some() || is_file, arguments.pulses.is_some() || is_file];
+        config.pictures = pictures(shown, &mut config.images, are_given)?;
     }
     config.only = arguments.feeder;
     config.timer = arguments.timer.map(|Address(timer)| timer);
@@ -123,8 +131,9 @@ fn check(arguments: &Arguments) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// What images show: a word, or a file whose images are as large as those of trains.
-fn pictures(shown: &str, images: &mut Images, is_given: bool) -> anyhow::Result<Pictures> {
+/// What images show: a word, or those of a file or a recorded run, which are as large as those of
+/// the trains. `are_given` says that the sizes of an image are, and the pulses of a train.
+fn pictures(shown: &str, images: &mut Images, are_given: [bool; 2]) -> anyhow::Result<Pictures> {
     match shown {
         "noise" => return Ok(Pictures::Noise),
         "rings" => return Ok(Pictures::Rings),
@@ -133,22 +142,83 @@ fn pictures(shown: &str, images: &mut Images, is_given: bool) -> anyhow::Result<
     }
     let wrong = |what: &dyn std::fmt::Display| UsageError(format!("--images {shown}: {what}"));
     let refused = |error: std::io::Error| {
-        wrong(&format_args!("expected noise, rings, spots or a .npy file: {error}"))
+        let expected = "expected noise, rings, spots, a .npy file or the folder of a run";
+        wrong(&format_args!("{expected}: {error}"))
     };
-    let bytes = std::fs::metadata(shown).map_err(refused)?.len();
-    if bytes > GIVEN_BYTES_MAX {
+    let found = std::fs::metadata(shown).map_err(refused)?;
+    let given = if found.is_dir() {
+        recorded(shown).map_err(|error| wrong(&format_args!("{error:#}")))?
+    } else if found.len() > GIVEN_BYTES_MAX {
+        let (most, got) = (Bytes(GIVEN_BYTES_MAX), Bytes(found.len()));
+        anyhow::bail!(wrong(&format_args!("expected at most {most}, got {got}")));
+    } else {
+        let file = std::fs::read(shown).map_err(refused)?;
+        GivenImages::parse(&file).map_err(|error| wrong(&error))?
+    };
+    let GivenImages { rows, columns, pulses: of_train, pictures } = given;
+    let Images { y, x, pulses } = *images;
+    let [size_is_given, pulses_are_given] = are_given;
+    if size_is_given && (rows, columns) != (y, x) {
+        let got = format_args!("got {rows}x{columns}");
+        anyhow::bail!(wrong(&format_args!("expected images of {y}x{x}, {got}")));
+    }
+    if pulses_are_given && of_train.is_some_and(|of_train| of_train != pulses) {
+        let got = of_train.unwrap_or(0);
+        anyhow::bail!(wrong(&format_args!("expected {pulses} images in a train, got {got}")));
+    }
+    *images = Images { pulses: of_train.unwrap_or(pulses), y: rows, x: columns };
+    Ok(pictures)
+}
+
+/// The images of a recorded run's trains, in order: as many whole trains as fit in the bound. What
+/// never came of a recorded train is zeros.
+fn recorded(folder: &str) -> anyhow::Result<GivenImages> {
+    let run = Run::open_with_cache(folder, 0)?;
+    let images_of = |source: SourceId| {
+        let payload = record_type(&run, source)?;
+        let is_images = |field: &&FieldInfo| field.name == "images" && field.dtype == Dtype::U16;
+        let field = payload.fields.iter().find(is_images)?;
+        let sizes = field.shape.iter().map(|&size| u32::try_from(size).ok());
+        let [pulses, y, x] = sizes.collect::<Option<Vec<u32>>>()?.try_into().ok()?;
+        Some((source, Images { pulses, y, x }, u64::from(payload.skip).checked_add(field.offset)?))
+    };
+    let found: Vec<_> =
+        (0..run.sources().len() as u32).map(SourceId).filter_map(images_of).collect();
+    let [(source, images, begin)] = found[..] else {
+        let name = |&(source, ..): &(SourceId, Images, u64)| &*run.sources()[source.index()].name;
+        let names: Vec<&str> = found.iter().map(name).collect();
+        let got = if names.is_empty() { "none".into() } else { names.join(", ") };
+        let field = "a field images of pulses, rows and columns of u16";
+        anyhow::bail!("expected one source with {field}, got {got}");
+    };
+    let sizes = [images.pulses, images.y, images.x];
+    let bytes = sizes.iter().try_fold(2_u64, |all, &size| all.checked_mul(size.into()));
+    let bytes = bytes.filter(|bytes| (1..=GIVEN_BYTES_MAX).contains(bytes)).with_context(|| {
+        let [pulses, y, x] = sizes;
         let most = Bytes(GIVEN_BYTES_MAX);
-        anyhow::bail!(wrong(&format_args!("expected at most {most}, got {}", Bytes(bytes))));
+        format!("expected at most {most} of images in a train, got {pulses} of {y}x{x}")
+    })?;
+    let end = begin.checked_add(bytes).context("expected an offset of the images below 2^64")?;
+    let (begin, end) = (begin as usize, end as usize);
+    let mut pixels: Vec<u8> = Vec::new();
+    'frames: for frame in 0..run.frames().len() {
+        let trains = run.fragments(frame, source)?;
+        let keys = trains.events().keys();
+        for (row, key) in keys.iter().enumerate() {
+            let Some(train) = trains.fragment(row) else { continue };
+            let images = train.get(begin..end).with_context(|| {
+                format!("expected {end} bytes of train {key}, got {}", train.len())
+            })?;
+            if pixels.len() as u64 + bytes > GIVEN_BYTES_MAX {
+                break 'frames;
+            }
+            pixels.extend(images);
+        }
     }
-    let file = std::fs::read(shown).map_err(refused)?;
-    let given = GivenImages::parse(&file).map_err(|error| wrong(&error))?;
-    let [_, y, x] = given.shape;
-    if is_given && (y, x) != (images.y, images.x) {
-        let Images { y: rows, x: columns, .. } = images;
-        anyhow::bail!(wrong(&format_args!("expected images of {rows}x{columns}, got {y}x{x}")));
-    }
-    (images.y, images.x) = (y, x);
-    Ok(given.pictures)
+    anyhow::ensure!(!pixels.is_empty(), "expected recorded trains, got none");
+    let Images { pulses, y, x } = images;
+    let pictures = Pictures::Trains(pixels.into());
+    Ok(GivenImages { pulses: Some(pulses), rows: y, columns: x, pictures })
 }
 
 /// The images that a source's payload type has.
@@ -184,8 +254,8 @@ pub(super) fn run(
         timing = Some(EmulatorThread::start_timer(timer)?);
     }
     let report = follow(EmulatorThread::start_trains(config)?, live_line, out)?;
-    timing.map(EmulatorThread::finish).transpose()?;
-    say_report(&report, out)?;
+    let timer = timing.map(EmulatorThread::finish).transpose()?;
+    say_report(&Report { trains: &report, timer: timer.as_ref() }, out)?;
     Ok(if report.packets_unsent == 0 { Exit::Done } else { Exit::Loss })
 }
 
@@ -200,10 +270,23 @@ fn live_line(live: &EmulatorLive, seconds: f64) -> String {
     )
 }
 
-fn say_report(report: &TrainReport, out: &mut Out) -> anyhow::Result<()> {
+/// What the feeders of this process sent, and the timer beside them if there is one.
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    trains: &'a TrainReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timer: Option<&'a TimerReport>,
+}
+
+fn say_report(report: &Report<'_>, out: &mut Out) -> anyhow::Result<()> {
     if out.json {
         return Ok(out.object(report)?);
     }
+    if let Some(timer) = report.timer {
+        emulate_timer::say_report(timer, out)?;
+    }
+    let report = report.trains;
     let seconds = report.seconds.max(1e-9);
     out.line(format_args!(
         "Sent {} trains of {} in {:.1} s ({} trains/s, {} packets), seed {}, {:.0} % of a CPU.",
@@ -227,5 +310,5 @@ fn say_report(report: &TrainReport, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bytes of a file of images.
+/// Bytes of a file of images, or of what is taken of a run.
 const GIVEN_BYTES_MAX: u64 = 1 << 30;

@@ -10,7 +10,7 @@ use arrow_array::builder::{LargeBinaryBuilder, ListBuilder, UInt64Builder};
 use arrow_array::{ArrayRef, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field};
 use catchment_console::UsageError;
-use catchment_frame::ColumnKind;
+use catchment_frame::{ColumnKind, PayloadType};
 use catchment_model::{EventFlags, SourceId};
 use catchment_storage::{FragmentColumn, Run};
 
@@ -110,11 +110,7 @@ impl<'a> Output<'a> {
         (name, base): (&str, &Path),
     ) -> anyhow::Result<Self> {
         let of_run = &run.sources()[source.index()].name;
-        let schema = &run.header().schema;
-        let id = schema.column(Some(source), &ColumnKind::FragmentPayload);
-        let column = schema.columns.iter().find(|column| Some(column.id) == id);
-        let payload = column.and_then(|column| column.payload_type());
-        let payload = payload.filter(|payload| matches!(payload.shape.as_slice(), [] | [1]));
+        let payload = record_type(run, source);
         let fields = payload.as_ref().map_or(&[][..], |payload| &payload.fields);
         let Some(field) = fields.iter().find(|field| field.name == name) else {
             let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
@@ -310,6 +306,14 @@ impl FieldArrays {
         }
         Ok(())
     }
+}
+
+/// The type of a source's fragments, if each is one record.
+pub(crate) fn record_type(run: &Run, source: SourceId) -> Option<PayloadType> {
+    let schema = &run.header().schema;
+    let id = schema.column(Some(source), &ColumnKind::FragmentPayload)?;
+    let payload = schema.columns.iter().find(|column| column.id == id)?.payload_type()?;
+    matches!(payload.shape[..], [] | [1]).then_some(payload)
 }
 
 /// The file of holes: rows of the other files, offset and bytes of what never came.

@@ -118,36 +118,57 @@ class Trains:
 
     def array(self, trains: list[int]) -> NDArray[Any]:
         """Images of several trains, shape (train, pulse, y, x); masked as `image`."""
-        field, _ = self._field(self._images)
-        values = np.ma.MaskedArray(np.empty((len(trains), *field.shape), field.base))
-        is_whole = True
-        for row, train in enumerate(trains):
-            images = self.images(train)
-            values[row] = images
-            is_whole = is_whole and not np.ma.is_masked(images)
-        return values.data if is_whole else values
+        values = self._several(trains, self._images)
+        return values if np.ma.is_masked(values) else values.data
 
     def xarray(self, trains: list[int]) -> xr.DataArray:
         """Images of several trains, with dimensions train, pulse, y and x.
 
-        Coordinates: `train`; `pulse`, the numbers in the first train's descriptors where it has
-        all of these. What never came is 0, and false in the coordinate `whole` of its image.
+        Coordinates: `train`; `pulse`, the numbers in the descriptors where those of all trains are
+        the same, otherwise counted from 0; and by their names, such as `descriptors.time_ns`, the
+        descriptors of each image, (train, pulse).
+
+        What never came is masked by coordinates of bools, (train, pulse), since xarray has no
+        masks of its own: it is 0, and false in `whole` for an image, in `described` for any of
+        its descriptors.
         """
         module = optional("xarray")
         values = self.array(trains)
-        masked = np.ma.getmaskarray(np.ma.asarray(values))
-        whole = ~masked.any(axis=(2, 3))
-        pulses = np.arange(self.shape[0])
-        if trains and "descriptors.pulse" in (self._dtype.names or ()):
-            found = self.field(trains[0], "descriptors.pulse")
-            if not np.ma.is_masked(found):
-                pulses = np.ma.getdata(found)
-        coords = {"train": trains, "pulse": pulses, "whole": (("train", "pulse"), whole)}
-        data = np.ma.filled(values, 0)
+        pulses, dims = self.shape[0], ("train", "pulse")
+        before = "descriptors."
+        fields = {
+            name: self._several(trains, name)
+            for name in self._dtype.names or ()
+            if name.startswith(before) and self._dtype[name].shape == (pulses,)
+        }
+        described = np.ones((len(trains), pulses), bool)
+        for found in fields.values():
+            described &= ~np.ma.getmaskarray(found)
+        numbers = np.arange(pulses)
+        if trains and (found := fields.get(before + "pulse")) is not None:
+            least = found.min(axis=0)
+            if not np.ma.is_masked(least) and (least == found.max(axis=0)).all():
+                numbers = np.ma.getdata(least)
+        coords: dict[str, Any] = {
+            "train": trains,
+            "pulse": numbers,
+            "whole": (dims, ~np.ma.getmaskarray(values).any(axis=(2, 3))),
+        }
+        if fields:
+            coords["described"] = (dims, described)
+        coords |= {name: (dims, found.filled(0)) for name, found in fields.items()}
         array: xr.DataArray = module.DataArray(
-            data, dims=("train", "pulse", "y", "x"), coords=coords, name=self._source.name
+            np.ma.filled(values, 0), dims=(*dims, "y", "x"), coords=coords, name=self._source.name
         )
         return array
+
+    def _several(self, trains: list[int], name: str) -> np.ma.MaskedArray[Any, Any]:
+        """Read a field of several trains, one behind the other."""
+        field, _ = self._field(name)
+        values = np.ma.MaskedArray(np.empty((len(trains), *field.shape), field.base))
+        for row, train in enumerate(trains):
+            values[row] = self.field(train, name)
+        return values
 
     def _field(self, name: str) -> tuple[np.dtype[Any], int]:
         fields = self._dtype.fields or {}
