@@ -93,8 +93,8 @@ pub use link_access::Listener;
 pub use assembly::{Assembly, AssemblyParts, TargetStore, TrendParts};
 pub use budget::SystemMemory;
 pub use config::{
-    BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS,
-    ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
+    BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_FRAME_TIME_NS,
+    LINK_SYNC_NS, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
 };
 pub use counts::Counts;
 pub use frame_feed::FrameFeed;
