@@ -125,6 +125,11 @@ impl Opening {
         self.hello.program.as_str()
     }
 
+    /// Until when the sender keeps what it has sent.
+    pub(crate) fn release(&self) -> Release {
+        self.hello.release
+    }
+
     /// The name of the source of a log.
     fn source_name(&self, log: &LogRecord) -> String {
         match (self.hello.name.as_str(), log.name.as_str()) {
@@ -247,6 +252,9 @@ impl Sessions {
         let front_ends = &self.of_run.live.front_ends;
         let is_required = session.names.iter().any(|name| front_ends.is_required(name));
         front_ends.tell(&session.name, |one| one.begin(is_required, opening.hello.release));
+        if self.service == Service::Events {
+            front_ends.tell(&session.name, |one| one.buffer_ms = opening.hello.buffer_ms);
+        }
         session.logs.iter_mut().for_each(|log| log.begin(ingest, opening.hello.session));
         match self.sessions.get_mut(index) {
             Some(former) => *former = session,
@@ -421,6 +429,16 @@ impl Sessions {
             }
         });
         session.grants = grants.collect();
+        if is_of_other_run {
+            let ended = session.grants.iter().zip(&opening.logs);
+            let ended = ended.filter(|(grant, _)| grant.answer == GrantAnswer::RunEnded);
+            let held = ended.map(|(grant, (record, _))| record.made - grant.durable);
+            let (run, held) = (RunId(hello.run), held.fold(0, u64::saturating_add));
+            let new = session.holds(run, held);
+            if new > 0 {
+                of_run.live.front_ends.holds(&session.name, run, new);
+            }
+        }
         session.sent = session.logs.iter().map(|log| (log.taken, log.durable)).collect();
         session.ticket = ticket;
         session.data = vec![None; hello.data_connections.into()];

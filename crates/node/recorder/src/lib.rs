@@ -48,6 +48,7 @@ mod links;
 mod live;
 mod live_folder;
 mod live_link;
+mod live_progress;
 mod live_target;
 mod locations;
 mod lowered;
@@ -98,13 +99,14 @@ pub use config::{
 };
 pub use counts::Counts;
 pub use frame_feed::FrameFeed;
-pub use front_ends::{Change, FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
+pub use front_ends::{Change, FrontEnd, FrontEnds, HeldAtRunEnd, Move, Report, Scalar, Stage, Way};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{
     Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,
 };
 pub use live_folder::FolderSnapshot;
-pub use live_link::LinkCounts;
+pub use live_link::{ABANDON_REASONS, LinkCounts};
+pub use live_progress::{Delay, LinkProgress};
 pub use match_rule::{MatchRule, SourceClock, TimeRule};
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
