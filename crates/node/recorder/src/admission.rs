@@ -20,7 +20,7 @@ use crate::link_keys::WHOLE_BITS;
 use crate::link_log::Log;
 use crate::link_samples::SampleLog;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
-use crate::sessions::Sessions;
+use crate::sessions::{OfRun, Sessions};
 
 /// What the log of a channel link has in place of what a source says of itself.
 const OF_LINK: SourceLog = SourceLog {
@@ -430,14 +430,7 @@ impl Sessions {
         });
         session.grants = grants.collect();
         if is_of_other_run {
-            let ended = session.grants.iter().zip(&opening.logs);
-            let ended = ended.filter(|(grant, _)| grant.answer == GrantAnswer::RunEnded);
-            let held = ended.map(|(grant, (record, _))| record.made - grant.durable);
-            let (run, held) = (RunId(hello.run), held.fold(0, u64::saturating_add));
-            let new = session.holds(run, held);
-            if new > 0 {
-                of_run.live.front_ends.holds(&session.name, run, new);
-            }
+            of_run.tell_held(session, opening);
         }
         session.sent = session.logs.iter().map(|log| (log.taken, log.durable)).collect();
         session.ticket = ticket;
@@ -466,6 +459,20 @@ impl Sessions {
             log_count: hello.log_count,
         });
         Ok(())
+    }
+}
+
+impl OfRun {
+    /// Says what a sender holds of a run that has ended, as far as it is new.
+    fn tell_held(&self, session: &mut Session, opening: &Opening) {
+        let ended = session.grants.iter().zip(&opening.logs);
+        let ended = ended.filter(|(grant, _)| grant.answer == GrantAnswer::RunEnded);
+        let held = ended.map(|(grant, (record, _))| record.made - grant.durable);
+        let (run, held) = (RunId(opening.hello.run), held.fold(0, u64::saturating_add));
+        let new = session.holds(run, held);
+        if new > 0 {
+            self.live.front_ends.holds(&session.name, run, new);
+        }
     }
 }
 
