@@ -49,7 +49,10 @@ export class Sources {
           fill: 0,
           parked_fragments: 0,
           offsets: group.name === "large" ? offsets(this.all.length) : null,
-          link: { waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0 },
+          link: {
+            waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0, abandoned: {}, made: 0, taken: 0, durable: 0,
+            release: null, until_durable_ms_median: null, until_durable_ms_p99: null,
+          },
           last_packet_seconds: null,
           ledger: {},
           targets: {},

@@ -219,13 +219,31 @@ export interface SourceState {
   fill: number | null;
   parked_fragments: number;
   /** What befell its connections, if it is delivered over a session. */
-  link: { waits: number; waited_ms: number; marks_ignored: number; fragments_skew: number };
+  link: LinkState;
   /** Its times less those of its events; null unless events are built by time. */
   offsets: Offsets | null;
   last_packet_seconds: number | null;
   ledger: Counts;
   /** Its part of each target's ledger; empty if there is one target. */
   targets: Record<string, Counts>;
+}
+
+export interface LinkState {
+  waits: number;
+  waited_ms: number;
+  marks_ignored: number;
+  fragments_skew: number;
+  /** By the front-end, in the run, by reason. */
+  abandoned: Counts;
+  /** Items of its session: made as far as its sender has said, in memory, and on disk. */
+  made: number;
+  taken: number;
+  durable: number;
+  /** Until when its sender keeps them; null: no session delivers it. */
+  release: "durable" | "taken" | null;
+  /** How long items of the last seconds took from taken to durable; null: none was. */
+  until_durable_ms_median: number | null;
+  until_durable_ms_p99: number | null;
 }
 
 export interface Offsets {

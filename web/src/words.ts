@@ -1,6 +1,6 @@
 // Plain words for the names that the API uses.
 import type {
-  Alarm, Counts, DeviceState, Level, Offsets, Run, RunState, SourceStatus, Spill, StoreStream, Target, TargetNode, Verdict,
+  Alarm, Counts, DeviceState, Level, LinkState, Offsets, Run, RunState, SourceStatus, Spill, StoreStream, Target, TargetNode, Verdict,
 } from "./api";
 import * as format from "./format";
 
@@ -231,6 +231,18 @@ const ENTRY_WORDS: Record<string, string> = {
   numbering_restarts: "restarts of the numbering",
   bytes_compression_lowered: "bytes compressed less than asked for",
 };
+
+/** What a front-end abandoned, by its reasons. */
+export function abandonedWords(abandoned: Counts): string {
+  const reasons = Object.entries(abandoned).filter(([, count]) => count > 0);
+  return reasons.map(([reason, count]) => `${format.count(count)} (${reason})`).join(", ");
+}
+
+/** How long the items of a source took from taken to durable. */
+export function untilDurableWords({ until_durable_ms_median: half, until_durable_ms_p99: most }: LinkState): string {
+  const within = (ms: number) => format.join(format.nanoseconds(ms * 1e6));
+  return half === null || most === null ? format.UNKNOWN : `half within ${within(half)}, 99 % within ${within(most)}`;
+}
 
 export const entryWords = (entry: string): string =>
   ENTRY_WORDS[entry] ?? entry.replaceAll("_", " ");

@@ -1,7 +1,7 @@
 // All sources, with filter; one of them in a drawer: its ledger and a sample of what it sends.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Offsets, Sample, SourceState, SourceStatus } from "../api";
+import type { LinkState, Offsets, Sample, SourceState, SourceStatus } from "../api";
 import { ApiError, get, reason } from "../client";
 import * as format from "../format";
 import { hexRows } from "../hex";
@@ -13,7 +13,7 @@ import { Drawer } from "../parts/modal";
 import { GroupTile, SourceStatusBadge, SourceTable } from "../parts/sources";
 import { go } from "../route";
 import { sources, stale, whichRun } from "../store";
-import { offsetsWords } from "../words";
+import { abandonedWords, offsetsWords, untilDurableWords } from "../words";
 
 type HistogramOf = NonNullable<Sample["histogram"]>;
 
@@ -200,6 +200,20 @@ function OffsetsView({ offsets }: { offsets: Offsets }) {
   );
 }
 
+function LinkFacts({ link }: { link: LinkState }) {
+  const abandoned = abandonedWords(link.abandoned);
+  return (
+    <>
+      <dt>Its front-end keeps data</dt><dd>until they are {link.release === "taken" ? "taken" : "durable"}</dd>
+      <dt>Made, taken, durable</dt>
+      <dd class="figure">{[link.made, link.taken, link.durable].map(format.count).join(", ")}</dd>
+      <dt>From taken to durable</dt>
+      <dd class="figure">{untilDurableWords(link)}</dd>
+      {abandoned !== "" && <><dt>Abandoned by its front-end</dt><dd class="figure">{abandoned}</dd></>}
+    </>
+  );
+}
+
 function SourceDrawer({ name, source }: { name: string; source: SourceState | undefined }) {
   return (
     <Drawer title={name} close={() => go("sources")}>
@@ -220,6 +234,7 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
             <dt>Loss</dt><dd class="figure">{format.join(format.perSecond(source.loss_per_second))}</dd>
             <dt>Waiting for others</dt>
             <dd class="figure">{format.count(source.parked_fragments)} fragments</dd>
+            {source.link.release !== null && <LinkFacts link={source.link} />}
             {source.link.waits > 0 && (
               <>
                 <dt>Others waited for it</dt>

@@ -4,7 +4,8 @@ import type { Alarm, Level, LogLine, Offsets, Run, SourceState, SourceStatus, Sp
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
 import {
-  headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords, runWords, spillLossWords, spillWords, streamWords, targetWords, verdictWords,
+  abandonedWords, headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords, runWords, spillLossWords, spillWords, streamWords,
+  targetWords, untilDurableWords, verdictWords,
 } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
@@ -16,7 +17,10 @@ function source(index: number, status: SourceStatus, lost = 0, group = "small"):
     address: "127.0.0.1:21000", from: [], packets_per_second: 1,
     bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {}, bad: {},
     fill: 0, parked_fragments: 0, offsets: null,
-    link: { waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0 },
+    link: {
+      waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0, abandoned: {}, made: 0, taken: 0, durable: 0,
+      release: null, until_durable_ms_median: null, until_durable_ms_p99: null,
+    },
     last_packet_seconds: 0.1, ledger: {}, targets: {},
   };
 }
@@ -145,6 +149,15 @@ test("a storage node that takes nothing is a note with how long and why, and so 
   ]);
   const empty = { ...spill, frames_lost: 0, frames_waiting: 0 };
   expect([spillWords(empty), spillLossWords(empty)]).toEqual(["", ""]);
+});
+
+test("what a front-end abandoned stands with its reasons, and how long its data take with half and most of them", () => {
+  expect(abandonedWords({ buffer: 3, hardware: 0, busy: 1_200 })).toBe("3 (buffer), 1,200 (busy)");
+  expect(abandonedWords({})).toBe("");
+  const ofLink = source(0, "good").link;
+  expect(untilDurableWords(ofLink)).toBe("–");
+  const shown = untilDurableWords({ ...ofLink, until_durable_ms_median: 144, until_durable_ms_p99: 288 });
+  expect(shown.replaceAll("\u00a0", " ")).toBe("half within 144 ms, 99 % within 288 ms");
 });
 
 test("alarms that wait for somebody stand before those that were seen", () => {

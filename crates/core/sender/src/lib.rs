@@ -20,6 +20,7 @@
 mod commands;
 mod config;
 mod control;
+mod counts;
 mod data;
 mod keys;
 mod log;

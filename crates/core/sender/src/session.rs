@@ -18,6 +18,7 @@ use catchment_wire::session::{
 
 use crate::commands::Commands;
 use crate::control::{Inbox, Incoming, Outbox};
+use crate::counts::Counts;
 use crate::data::DataConnection;
 use crate::log::Log;
 use crate::opening::{Agreed, Opening, hello, preamble, within};
@@ -42,6 +43,7 @@ pub struct SenderSession {
     run: [u8; 16],
     commands: Commands,
     reports: Reports,
+    counts: Counts,
     /// Reports that were made when the last command came.
     reported_before: u64,
     retry: Retry,
@@ -140,6 +142,7 @@ impl SenderSession {
             run: [0; 16],
             commands,
             reports: Reports::default(),
+            counts: Counts::new(count),
             reported_before: 0,
             retry: Retry::new(seed),
             actions: VecDeque::new(),
@@ -464,6 +467,7 @@ impl SenderSession {
                     self.pings.next_ns = now_ns + self.agreed.ping_ns;
                     self.ping();
                     self.reports.fill(&mut self.outbox);
+                    self.counts.fill(now_ns, &self.logs, &mut self.outbox);
                 }
             }
             _ => {}
@@ -592,6 +596,7 @@ impl SenderSession {
         self.phase = Phase::Open;
         self.run = self.agreed.run;
         self.reports.renew();
+        self.counts.open(now_ns, &self.logs);
         self.why = None;
         self.retry.reset();
         self.pings.next_ns = now_ns + self.agreed.ping_ns;

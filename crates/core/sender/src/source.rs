@@ -119,6 +119,8 @@ pub struct SourceStatus {
     pub key_refused: u64,
     /// Items that were held when their run ended, and were given up.
     pub held_at_run_end: u64,
+    /// How often its session went on after a break.
+    pub resumes: u64,
 }
 
 /// The end of one source at which items go in. Clones are of the same source; any thread may use

@@ -121,6 +121,7 @@ fn what_is_reported_is_told_once_and_to_each_recorder_anew() {
         wire.pass_time(SECOND);
         wire.settle();
         let told = std::mem::take(&mut wire.recorder.reports).into_iter();
+        let told = told.filter(|(value, _)| value.log == NONE);
         let mut told: Vec<(String, String)> =
             told.map(|(value, text)| (value.name.as_str().to_owned(), text)).collect();
         told.sort();
@@ -149,6 +150,43 @@ fn what_is_reported_is_told_once_and_to_each_recorder_anew() {
     wire.cut();
     wire.pass_time(SECOND);
     assert_eq!(told(&mut wire), all);
+}
+
+#[test]
+fn what_a_session_counts_of_its_sources_is_told_each_second_as_far_as_it_has_changed() {
+    let source = |name: &str| SourceConfig { name: name.to_owned(), ..SourceConfig::default() };
+    let mut wire = Wire::open(config(vec![source("a"), source("b"), source("c")]));
+    let told = |wire: &mut Wire| {
+        wire.pass_time(SECOND);
+        wire.settle();
+        let told = std::mem::take(&mut wire.recorder.reports).into_iter();
+        let count = |value: &Value| u64::from_le_bytes(value.value);
+        let of = |value: Value| (value.log, value.name.as_str().to_owned(), count(&value));
+        let told: Vec<_> = told.map(|(value, _)| of(value)).collect();
+        assert!(told.len() <= 16, "{told:?}");
+        told
+    };
+    assert_eq!(told(&mut wire), [], "there is nothing to tell");
+    wire.push(1, 1, b"one");
+    wire.push(1, 2, b"two");
+    wire.settle();
+    let pair = |log, name: &str, count| (log, name.to_owned(), count);
+    let first = [pair(1, "made", 2), pair(1, "taken", 2)];
+    let (mut seen, mut rounds) = (Vec::new(), 0);
+    while !first.iter().all(|one| seen.contains(one)) && rounds < 5 {
+        seen.extend(told(&mut wire));
+        rounds += 1;
+    }
+    assert!(first.iter().all(|one| seen.contains(one)), "{seen:?}");
+    assert!(seen.iter().all(|(log, ..)| *log == 1), "{seen:?}");
+    // The next opening tells all of it again, and that there was one.
+    wire.cut();
+    wire.pass_time(SECOND);
+    let mut seen = Vec::new();
+    (0..5).for_each(|_| seen.extend(told(&mut wire)));
+    for one in [pair(0, "resumes", 1), pair(1, "made", 2), pair(2, "resumes", 1)] {
+        assert_eq!(seen.iter().filter(|seen| **seen == one).count(), 1, "{one:?} in {seen:?}");
+    }
 }
 
 #[test]

@@ -319,8 +319,9 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// read `source.*.last_packet_seconds`, `.out_of_step` and `.flooding`, `loss_share`, `bad_share`,
 /// bad data and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
-/// `target.*.away`, `spill.*.frames_lost`, and `alarms`, `refuses` and `absent` of each front-end. Loss and bad data are
-/// critical from that share on.
+/// `target.*.away`, `spill.*.frames_lost`, and `alarms`, `refuses`, `absent`, `given_up`,
+/// `buffer_short` and `held_at_run_end` of each front-end. Loss and bad data are critical from that
+/// share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -431,7 +432,7 @@ pub fn store_rules() -> Vec<Rule> {
 }
 
 /// The usual rules on what front-ends say. What an alarm says stands behind its front-end's name.
-fn rules_of_front_ends() -> [Rule; 4] {
+fn rules_of_front_ends() -> [Rule; 7] {
     let of = |name, quantity, severity, text: &str, text_many: &str| Rule {
         text_many: Some(text_many.into()),
         ..usual(name, quantity, ANY, severity, text)
@@ -457,6 +458,27 @@ fn rules_of_front_ends() -> [Rule; 4] {
             Severity::Critical,
             "Front-end {source} has gone away",
             "Front-ends have gone away: {sources}",
+        ),
+        of(
+            "front_end_given_up",
+            "front_end.*.given_up",
+            Severity::Critical,
+            "Front-end {source} sends what is malformed, and was given up",
+            "Front-ends send what is malformed, and were given up: {sources}",
+        ),
+        of(
+            "buffer_short",
+            "front_end.*.buffer_short",
+            Severity::Warning,
+            "The buffer of front-end {source} is too small for its rate",
+            "The buffers of front-ends are too small for their rates: {sources}",
+        ),
+        of(
+            "held_at_run_end",
+            "front_end.*.held_at_run_end",
+            Severity::Critical,
+            "Front-end {source} held {value} items of a run that had ended: they are in no file",
+            "Front-ends held items of a run that had ended: {sources} (they are in no file)",
         ),
         of(
             "front_end_unheard",

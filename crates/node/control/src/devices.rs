@@ -617,6 +617,7 @@ impl Recording {
             bad,
             "the run has ended"
         );
+        front_ends::note_small_frames(&job.configuration.recorder, number, &summary.last.counts);
         *self.run_status.last.lock() = Some((number, summary));
         Ok(())
     }

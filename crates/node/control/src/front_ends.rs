@@ -13,7 +13,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catchment_recorder::{Change, FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
+use catchment_catalog::Search;
+use catchment_recorder::{
+    Change, Counts, FrontEnd, FrontEnds, HeldAtRunEnd, Move, RecorderConfig, Report, Scalar, Stage,
+    Way,
+};
 use catchment_run::{Action, DeviceSpec, Failed, State, usual_timeout_ns};
 use catchment_watch::ReadingTable;
 use serde_json::{Map, Value, json};
@@ -42,6 +46,8 @@ const SPARE: Duration = Duration::from_secs(5);
 /// Changes of settings between two runs that become remarks: others are seen in the settings alone,
 /// which are remarks of each run.
 const CHANGES_BETWEEN_MAX: usize = 64;
+/// Frames of front-ends that are smaller in the mean are reported.
+const FRAME_BYTES_MIN: u64 = 1 << 20;
 /// The longest remark.
 const REMARK_CHARS_MAX: usize = 4_000;
 /// How often it is asked how far front-ends are.
@@ -178,8 +184,11 @@ fn wait<T>(within: Duration, mut result: impl FnMut() -> Option<T>) -> Option<T>
 }
 
 impl Commanding {
-    /// Stores the settings that were changed, as remarks of the run.
+    /// Stores the settings that were changed, as remarks of the run, and what was held of others.
     fn store_changes(&mut self) {
+        for held in self.run_status.front_ends().take_held() {
+            self.store_held(&held);
+        }
         self.between.extend(self.run_status.front_ends().take_made());
         let Some(active) = self.run_status.active().filter(|active| !active.ended) else {
             let many = self.between.len().saturating_sub(CHANGES_BETWEEN_MAX);
@@ -190,6 +199,18 @@ impl Commanding {
             let value = json_of(&change.value);
             let text = format!("{name}: {} = {value}", change.setting());
             self.remark(active.number, &change.who, &text);
+        }
+    }
+
+    /// Enters what a front-end held of a run that had ended, if the catalogue has that run.
+    fn store_held(&self, held: &HeldAtRunEnd) {
+        let HeldAtRunEnd { front_end, run, items } = held;
+        let search = Search { text: run.to_string(), ..Search::default() };
+        let rows = self.shared.catalog.search(&search).unwrap_or_default();
+        let text = format!("{front_end} held {items} items when it ended: they are not in it");
+        match rows.iter().find(|(row, _)| row.id == Some(*run)) {
+            Some((row, _)) => self.remark(row.number, front_end, &text),
+            None => tracing::warn!(%run, front_end, items, "held of a run that is not known here"),
         }
     }
 
@@ -204,6 +225,28 @@ impl Commanding {
             tracing::warn!(run, problem = problem.detail, text, "not in the catalogue");
         }
     }
+}
+
+/// Logs that the frames of a run of front-ends were small: they wait for what they sent, so that
+/// frames are cut by their age, and each costs a header and a write.
+pub(crate) fn note_small_frames(config: &RecorderConfig, run: u64, counts: &Counts) {
+    if let Some(bytes) = small_frames(config.has_front_ends(), counts) {
+        let (frames, frame_time_ms) = (counts.frames_recorded, config.frame.time_ns / 1_000_000);
+        tracing::info!(
+            run,
+            frames,
+            bytes,
+            frame_time_ms,
+            "the run's frames were small: a longer frame.time makes fewer of them, and fragments \
+             durable later"
+        );
+    }
+}
+
+/// The mean bytes of a run's frames, if these are to be reported.
+fn small_frames(has_front_ends: bool, counts: &Counts) -> Option<u64> {
+    let bytes = counts.bytes_written.checked_div(counts.frames_recorded)?;
+    (has_front_ends && bytes < FRAME_BYTES_MIN).then_some(bytes)
 }
 
 /// What each front-end is set to, as remarks of the run.
@@ -305,16 +348,19 @@ pub(crate) fn is_one(path: &str) -> bool {
     path.strip_prefix(FRONT_ENDS).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// What is said behind the alarms of a rule about a thing.
+pub(crate) type Sentences = BTreeMap<(&'static str, String), String>;
+
 /// Adds what rules of alarms can look at; returns what is said of each thing.
 pub(crate) fn read(
     table: &mut ReadingTable,
     front_ends: &BTreeMap<String, FrontEnd>,
     unheard: &[(String, String)],
-) -> BTreeMap<String, String> {
+) -> Sentences {
     let mut sentences = BTreeMap::new();
     for (address, why) in unheard {
         table.set_of("front_end", address, "unheard", 1.0);
-        sentences.insert(address.clone(), why.clone());
+        sentences.insert(("front_end_unheard", address.clone()), why.clone());
     }
     for (name, one) in front_ends {
         let mut set = |quantity, thing: &str, is: bool| {
@@ -323,16 +369,25 @@ pub(crate) fn read(
         if one.is_required {
             set("absent", name, one.is_missed());
         }
-        set("refuses", name, one.refusal.is_some());
-        if let Some((command, why)) = &one.refusal {
-            sentences.insert(name.clone(), format!("{command}: {why}"));
+        let refusal = one.refusal.as_ref().map(|(command, why)| format!("{command}: {why}"));
+        let of_it = [
+            ("front_end_refuses", "refuses", refusal),
+            ("front_end_given_up", "given_up", one.given_up.clone()),
+            ("buffer_short", "buffer_short", one.buffer_short()),
+        ];
+        for (rule, quantity, why) in of_it {
+            set(quantity, name, why.is_some());
+            sentences.extend(why.map(|why| ((rule, name.clone()), why)));
         }
         for (alarm, report) in &one.reports {
             let Report::Alarm(text) = report else { continue };
             let thing = format!("{name} ({alarm})");
             set("alarms", &thing, text.is_some());
-            sentences.extend(text.clone().map(|text| (thing, text)));
+            let said = text.clone();
+            sentences.extend(said.map(|text| (("front_end_alarm", thing), text)));
         }
+        let held = one.held_at_run_end as f64;
+        table.set_of("front_end", name, "held_at_run_end", held);
     }
     sentences
 }
@@ -351,7 +406,7 @@ struct Property {
 }
 
 /// The names of a front-end's properties that it does not report.
-const OWN: [&str; 11] = [
+const OWN: [&str; 14] = [
     "program",
     "required",
     "admitted",
@@ -363,6 +418,9 @@ const OWN: [&str; 11] = [
     OUTSIDE,
     "fragment_bytes_outside_run",
     "connections_refused",
+    "given_up",
+    "held_at_run_end",
+    "buffer_ms",
 ];
 /// The property with what came outside runs.
 pub(crate) const OUTSIDE: &str = "fragments_outside_run";
@@ -404,6 +462,13 @@ fn shown_properties(one: &FrontEnd) -> Vec<Property> {
     let refused = one.connections_refused;
     let about = "how often it was refused, for its token or for the want of TLS";
     properties.push(own("connections_refused", about, refused.into()));
+    let given_up = one.given_up.clone().unwrap_or_default();
+    let about = "why it was given up, after framing faults between which nothing was taken";
+    properties.push(own("given_up", about, given_up.into()));
+    let about = "what it held of runs that had ended: in no file";
+    properties.push(own("held_at_run_end", about, one.held_at_run_end.into()));
+    let about = "how long its buffers last at its highest rate, as it says; 0: not known";
+    properties.push(own("buffer_ms", about, one.buffer_ms.into()));
     properties.extend(one.reports.iter().map(|(name, report)| {
         let (value, schema) = shown(report);
         Property { name: shown_name(name), value, schema }
@@ -506,5 +571,23 @@ fn json_of(value: &Scalar) -> Value {
         Scalar::U64(value) => (*value).into(),
         Scalar::F64(value) => (*value).into(),
         Scalar::Text(text) => text.as_str().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_less_than_a_mebibyte_are_reported_of_front_ends_alone() {
+        let counts = |frames_recorded, bytes_written| Counts {
+            frames_recorded,
+            bytes_written,
+            ..Counts::default()
+        };
+        assert_eq!(small_frames(true, &counts(4, 4 << 20)), None);
+        assert_eq!(small_frames(true, &counts(8, 4 << 20)), Some(1 << 19));
+        assert_eq!(small_frames(false, &counts(8, 4 << 20)), None);
+        assert_eq!(small_frames(true, &Counts::default()), None, "there are none");
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
-    Alignment, Arrived, FrontEnd, LinkCounts, Snapshot, State as RecorderState,
+    ABANDON_REASONS, Alignment, Arrived, FrontEnd, LinkCounts, LinkProgress, Snapshot,
+    State as RecorderState,
 };
 use catchment_watch::{
     Alarms, Limits, LossGrowth, NodeCounter, RATES_NS, Rates, ReadingTable, Rule, RuleError, Run,
@@ -55,7 +56,7 @@ pub(crate) struct Watching {
     /// Figures of a storage node.
     store: Option<StoreFigures>,
     /// What front-ends say of the things that are wrong.
-    sentences: BTreeMap<String, String>,
+    sentences: front_ends::Sentences,
 }
 
 /// Figures of one run: its counters begin at zero, and earlier data do not count.
@@ -193,10 +194,8 @@ impl Watching {
 
     /// Adds what a front-end says to an alarm about it.
     fn complete(&self, alarm: &mut catchment_watch::Alarm) {
-        let said = ["front_end_alarm", "front_end_refuses", "front_end_unheard"];
-        let is_said = said.contains(&alarm.name.as_str());
-        let thing = alarm.source.as_ref().filter(|_| is_said);
-        if let Some(sentence) = thing.and_then(|thing| self.sentences.get(thing)) {
+        let Some(thing) = alarm.source.clone() else { return };
+        if let Some(sentence) = self.sentences.get(&(alarm.name.as_str(), thing)) {
             alarm.text = format!("{}: {sentence}", alarm.text);
         }
     }
@@ -579,9 +578,25 @@ fn alignment(moment: &Moment<'_>, index: usize) -> Alignment {
 }
 
 fn link_of(moment: &Moment<'_>, index: usize) -> api::LinkState {
-    let LinkCounts { waits, waited_ms, marks_ignored, fragments_skew } =
+    let LinkCounts { waits, waited_ms, marks_ignored, fragments_skew, abandoned } =
         moment.snapshot.and_then(|one| one.links.get(index)).copied().unwrap_or_default();
-    api::LinkState { waits, waited_ms, marks_ignored, fragments_skew }
+    let LinkProgress { made, taken, durable, release, delay } =
+        moment.snapshot.and_then(|one| one.progress.get(index)).copied().unwrap_or_default();
+    let abandoned = ABANDON_REASONS.iter().zip(abandoned).filter(|(_, count)| *count > 0);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    api::LinkState {
+        waits,
+        waited_ms,
+        marks_ignored,
+        fragments_skew,
+        abandoned: abandoned.map(|(reason, count)| ((*reason).to_owned(), count)).collect(),
+        made,
+        taken,
+        durable,
+        release: release.map(str::to_owned),
+        until_durable_ms_median: delay.map(|delay| ms(delay.median_ns)),
+        until_durable_ms_p99: delay.map(|delay| ms(delay.p99_ns)),
+    }
 }
 
 fn fill(queue: &api::Queue) -> f64 {

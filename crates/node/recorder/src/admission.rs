@@ -20,7 +20,7 @@ use crate::link_keys::WHOLE_BITS;
 use crate::link_log::Log;
 use crate::link_samples::SampleLog;
 use crate::link_session::{Ended, MESSAGE_BYTES_MAX, Session};
-use crate::sessions::{Counted, Sessions};
+use crate::sessions::{Counted, OfRun, Sessions};
 
 /// What the log of a channel link has in place of what a source says of itself.
 const OF_LINK: SourceLog = SourceLog {
@@ -124,6 +124,11 @@ impl Opening {
     /// The program that sends, with its version.
     pub(crate) fn program(&self) -> &str {
         self.hello.program.as_str()
+    }
+
+    /// Until when the sender keeps what it has sent.
+    pub(crate) fn release(&self) -> Release {
+        self.hello.release
     }
 
     /// The name of the source of a log.
@@ -252,6 +257,9 @@ impl Sessions {
         }
         let is_required = session.names.iter().any(|name| front_ends.is_required(name));
         front_ends.tell(&session.name, |one| one.begin(is_required, opening.hello.release));
+        if self.service == Service::Events {
+            front_ends.tell(&session.name, |one| one.buffer_ms = opening.hello.buffer_ms);
+        }
         session.logs.iter_mut().for_each(|log| log.begin(ingest, opening.hello.session));
         match self.sessions.get_mut(index) {
             Some(former) => *former = session,
@@ -486,6 +494,9 @@ impl Sessions {
             }
         });
         session.grants = grants.collect();
+        if is_of_other_run {
+            of_run.tell_held(session, opening);
+        }
         session.sent = session.logs.iter().map(|log| (log.taken, log.durable)).collect();
         session.ticket = ticket;
         session.data = vec![None; hello.data_connections.into()];
@@ -514,6 +525,20 @@ impl Sessions {
             log_count: hello.log_count,
         });
         Ok(())
+    }
+}
+
+impl OfRun {
+    /// Says what a sender holds of a run that has ended, as far as it is new.
+    fn tell_held(&self, session: &mut Session, opening: &Opening) {
+        let ended = session.grants.iter().zip(&opening.logs);
+        let ended = ended.filter(|(grant, _)| grant.answer == GrantAnswer::RunEnded);
+        let held = ended.map(|(grant, (record, _))| record.made - grant.durable);
+        let (run, held) = (RunId(opening.hello.run), held.fold(0, u64::saturating_add));
+        let new = session.holds(run, held);
+        if new > 0 {
+            self.live.front_ends.holds(&session.name, run, new);
+        }
     }
 }
 

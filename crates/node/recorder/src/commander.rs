@@ -18,8 +18,9 @@ const ANSWER_NS: u64 = 3_000_000_000;
 /// records a second, and 1,000 at once.
 const RECORD_NS: u64 = 10_000_000;
 const CREDIT_NS: u64 = 1_000 * RECORD_NS;
-/// Names that a front-end may report.
+/// Names that a front-end may report of itself, and beside these of each of its logs.
 const REPORTS_MAX: usize = 1_000;
+const REPORTS_OF_LOG_MAX: usize = 32;
 
 /// See the [module](self).
 pub(crate) struct Commander {
@@ -275,10 +276,11 @@ impl Commander {
         encoder.finish(text, &[])
     }
 
-    /// Takes what its sender reports, as far as it may report so much.
+    /// Takes what its sender reports, as far as it may report so much. `sources` are the names of
+    /// its logs.
     pub(crate) fn reported(
         &mut self,
-        name: &str,
+        (name, sources): (&str, &[String]),
         front_ends: &FrontEnds,
         records: Records<'_, Value>,
         text: &str,
@@ -290,15 +292,17 @@ impl Commander {
             one.reports_dropped += (records.len() - taken) as u64;
             let text = if records.len() == 1 { text } else { "" };
             for record in records.iter().take(taken) {
-                one.reports_dropped += u64::from(one.take(&record, text).is_none());
+                one.reports_dropped += u64::from(one.take(&record, text, sources).is_none());
             }
         });
     }
 }
 
 impl FrontEnd {
-    /// Takes a record of a report, or nothing of it.
-    fn take(&mut self, record: &Value, text: &str) -> Option<()> {
+    /// Takes a record of a report, or nothing of it. What is said of a log stands under the name of
+    /// its source, so that logs do not replace each other's counts. Settings are the front-end's:
+    /// a command names none of its logs.
+    fn take(&mut self, record: &Value, text: &str, sources: &[String]) -> Option<()> {
         let name = record.name.as_str();
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if record.kind == ValueKind::STATUS {
@@ -306,8 +310,16 @@ impl FrontEnd {
             return Some(());
         }
         let is_name = !name.is_empty() && name.bytes().all(is_letter);
-        let has_room = self.reports.len() < REPORTS_MAX || self.reports.contains_key(name);
-        if !is_name || !has_room {
+        if !is_name {
+            return None;
+        }
+        let name = match record.log {
+            NONE => name.to_owned(),
+            _ if record.kind == ValueKind::SETTING => name.to_owned(),
+            log => format!("{}.{name}", sources.get(log as usize)?),
+        };
+        let most = REPORTS_MAX + REPORTS_OF_LOG_MAX * sources.len();
+        if self.reports.len() >= most && !self.reports.contains_key(&name) {
             return None;
         }
         let scalar = |bytes| Scalar::read(record.value_type, bytes, text);
@@ -328,7 +340,7 @@ impl FrontEnd {
             }
             _ => return None,
         };
-        self.reports.insert(name.to_owned(), report);
+        self.reports.insert(name, report);
         Some(())
     }
 }

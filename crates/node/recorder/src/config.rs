@@ -621,7 +621,8 @@ impl RecorderConfig {
 /// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, what
 /// was written is synced this often, and one write has so many bytes: a front-end holds its
 /// fragments until they are durable, a ring of 64 MiB is to last at a gigabyte per second, and a
-/// sync waits for the writes before it (docs/decisions/event-link.md).
+/// sync waits for the writes before it (docs/decisions/event-link.md). Where little comes, frames
+/// are cut by their age, [`LINK_FRAME_TIME_NS`].
 pub const LINK_FRAME_BYTES: u64 = 8 << 20;
 /// See [`LINK_FRAME_BYTES`]. A frame's header must fit, which grows with the sources.
 pub fn link_buffer_bytes(sources: usize) -> usize {
@@ -629,6 +630,9 @@ pub fn link_buffer_bytes(sources: usize) -> usize {
 }
 /// See [`LINK_FRAME_BYTES`].
 pub const LINK_SYNC_NS: u64 = 20_000_000;
+/// Where front-ends deliver, an event waits in an open frame for so long at most, unless the file
+/// says otherwise: their fragments are durable after that and a sync.
+pub const LINK_FRAME_TIME_NS: u64 = 250_000_000;
 
 /// The number of frames of channels that their memory holds: one being filled, one being encoded,
 /// and room for two.

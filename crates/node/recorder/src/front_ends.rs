@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_builder::SourceRole;
+use catchment_model::RunId;
 use catchment_wire::event_link::CommandKind;
 use catchment_wire::session::{Release, RunState, Text};
 use parking_lot::Mutex;
@@ -100,6 +101,16 @@ pub struct FrontEnd {
     pub fragment_bytes_outside_run: u64,
     /// How often it was refused for its token, or for the want of TLS.
     pub connections_refused: u64,
+    /// Why it was given up: of three framing faults, between which nothing was taken, the last.
+    pub given_up: Option<String>,
+    /// Items that it held of runs that had ended: they are in no file. Since the run was armed.
+    pub held_at_run_end: u64,
+    /// How long its buffers last at its highest rate, as it says; 0: not known. Of a front-end.
+    pub buffer_ms: u32,
+    /// How long they are to last, so that what is in them is durable before they are full.
+    pub(crate) buffer_ms_min: u32,
+    /// Whether a buffer of it was full of what was taken and waited to be durable.
+    pub(crate) has_been_full: bool,
     settings: VecDeque<Change>,
     /// The last change that it was asked for.
     pub(crate) change_sent: u64,
@@ -165,6 +176,17 @@ impl Change {
     }
 }
 
+/// What a front-end held of a run that had ended, or did not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldAtRunEnd {
+    /// Its name.
+    pub front_end: String,
+    /// The run.
+    pub run: RunId,
+    /// Fragments, marks and abandoned ones that were not durable as far as is known.
+    pub items: u64,
+}
+
 /// Where control and sessions meet.
 #[derive(Default)]
 pub struct FrontEnds {
@@ -185,6 +207,10 @@ struct Shared {
     by_name: BTreeMap<String, FrontEnd>,
     admissions: Admissions,
     changes: u64,
+    /// How long buffers of front-ends are to last.
+    buffer_ms_min: u32,
+    /// What control has not taken yet.
+    held: VecDeque<HeldAtRunEnd>,
 }
 
 impl FrontEnds {
@@ -203,10 +229,18 @@ impl FrontEnds {
         let admitted = shared.admissions.required(config);
         shared.required = required.map(|source| source.name.clone()).chain(admitted).collect();
         (shared.in_run, shared.goal) = (in_run, None);
+        let durable_ns = config.frame.time_ns.saturating_add(config.write.sync_interval_ns);
+        let buffer_ms_min = durable_ns.saturating_add(SPARE_NS).div_ceil(1_000_000);
+        let buffer_ms_min = buffer_ms_min.try_into().unwrap_or(u32::MAX);
+        shared.buffer_ms_min = buffer_ms_min;
         shared.by_name.retain(|_, one| one.is_connected || one.is_required && !one.has_left);
         for one in shared.by_name.values_mut() {
             (one.in_run, one.stage, one.is_drained) = (in_run, Stage::Free, false);
             (one.doing, one.refusal) = (None, None);
+            one.buffer_ms_min = buffer_ms_min;
+            if in_run {
+                one.held_at_run_end = 0;
+            }
         }
     }
 
@@ -333,6 +367,11 @@ impl FrontEnds {
         made
     }
 
+    /// What front-ends held of runs that had ended, since the last call.
+    pub fn take_held(&self) -> Vec<HeldAtRunEnd> {
+        std::mem::take(&mut self.shared.lock().held).into()
+    }
+
     /// What became of a change; none until it is answered.
     pub fn outcome(&self, name: &str, number: u64) -> Option<Result<(), String>> {
         let shared = self.shared.lock();
@@ -377,14 +416,23 @@ impl FrontEnds {
         }
     }
 
+    /// A front-end holds so many more items of a run that has ended.
+    pub(crate) fn holds(&self, name: &str, run: RunId, items: u64) {
+        self.tell(name, |one| one.held_at_run_end += items);
+        let held = &mut self.shared.lock().held;
+        if held.len() < CHANGES_MAX {
+            held.push_back(HeldAtRunEnd { front_end: name.to_owned(), run, items });
+        }
+    }
+
     /// Says something new of a front-end.
     pub(crate) fn tell(&self, name: &str, tell: impl FnOnce(&mut FrontEnd)) {
-        let Shared { by_name, in_run, .. } = &mut *self.shared.lock();
+        let Shared { by_name, in_run, buffer_ms_min, .. } = &mut *self.shared.lock();
         match by_name.get_mut(name) {
             Some(one) => tell(one),
             None => {
                 let one = by_name.entry(name.to_owned()).or_default();
-                one.in_run = *in_run;
+                (one.in_run, one.buffer_ms_min) = (*in_run, *buffer_ms_min);
                 tell(one);
             }
         }
@@ -397,6 +445,19 @@ impl FrontEnd {
     pub fn is_missed(&self) -> bool {
         let may_go = self.stage == Stage::Stopped || !self.in_run && self.has_left;
         self.is_required && !self.is_connected && !may_go
+    }
+
+    /// Why its buffers are too small, if they are: they fill before what is in them is durable.
+    pub fn buffer_short(&self) -> Option<String> {
+        let Self { buffer_ms: has, buffer_ms_min: needs, .. } = *self;
+        match self.has_been_full {
+            _ if !self.is_connected => None,
+            _ if (1..needs).contains(&has) => {
+                Some(format!("it lasts {has} ms, and data take up to {needs} ms to be durable"))
+            }
+            true => Some("it is full of what waits to be durable".to_owned()),
+            false => None,
+        }
     }
 
     /// What became of the change of that number.
@@ -421,6 +482,7 @@ impl FrontEnd {
     pub(crate) fn begin(&mut self, is_required: bool, release: Release) {
         self.withdraw(|_, _| true);
         (self.is_required, self.change_sent) = (is_required, 0);
+        (self.given_up, self.has_been_full) = (None, false);
         self.keeps_until = match release {
             Release::Durable => "durable",
             Release::Taken => "taken",
@@ -520,5 +582,32 @@ impl std::fmt::Debug for FrontEnds {
 const GONE: &str = "it has gone away";
 /// Changes that wait for a front-end, or whose outcome is remembered.
 const CHANGES_MAX: usize = 16;
+/// What a buffer is to last beyond the age of a frame and the interval of syncs.
+const SPARE_NS: u64 = 200_000_000;
 /// The longest text of a message.
 const TEXT_BYTES_MAX: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_too_small_that_fills_before_what_is_in_it_is_durable() {
+        let mut config = RecorderConfig::new("".into(), Vec::new());
+        (config.frame.time_ns, config.write.sync_interval_ns) = (250_000_000, 20_000_000);
+        let front_ends = FrontEnds::new(&config);
+        let short = |buffer_ms| {
+            front_ends.tell("camera", |one| (one.is_connected, one.buffer_ms) = (true, buffer_ms));
+            front_ends.list()["camera"].buffer_short()
+        };
+        let too_small = "it lasts 469 ms, and data take up to 470 ms to be durable";
+        assert_eq!(short(469).as_deref(), Some(too_small));
+        assert_eq!((short(470), short(0)), (None, None), "it does not say how long");
+        // Another configuration's frames are older.
+        config.frame.time_ns = 1_000_000_000;
+        front_ends.enter(&config, true);
+        assert!(short(470).is_some());
+        front_ends.tell("camera", FrontEnd::leave);
+        assert_eq!(front_ends.list()["camera"].buffer_short(), None, "it is not there");
+    }
+}

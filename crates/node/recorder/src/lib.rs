@@ -51,6 +51,7 @@ mod links;
 mod live;
 mod live_folder;
 mod live_link;
+mod live_progress;
 mod live_target;
 mod locations;
 mod lowered;
@@ -97,18 +98,19 @@ pub use link_access::Listener;
 pub use assembly::{Assembly, AssemblyParts, TargetStore, TrendParts};
 pub use budget::SystemMemory;
 pub use config::{
-    BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS,
-    ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
+    BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_FRAME_TIME_NS,
+    LINK_SYNC_NS, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
 };
 pub use counts::Counts;
 pub use frame_feed::FrameFeed;
-pub use front_ends::{Change, FrontEnd, FrontEnds, Move, Report, Scalar, Stage, Way};
+pub use front_ends::{Change, FrontEnd, FrontEnds, HeldAtRunEnd, Move, Report, Scalar, Stage, Way};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{
     Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,
 };
 pub use live_folder::FolderSnapshot;
-pub use live_link::LinkCounts;
+pub use live_link::{ABANDON_REASONS, LinkCounts};
+pub use live_progress::{Delay, LinkProgress};
 pub use match_rule::{MatchRule, SourceClock, TimeRule};
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};

@@ -20,6 +20,7 @@ use crate::destinations::Destination;
 use crate::ingest::Ingest;
 use crate::link_keys::{Keys, WHOLE_BITS};
 use crate::link_samples::SampleLog;
+use crate::live_progress::{LiveProgress, Progress};
 use crate::pool::Space;
 
 /// What became of a message of items: it was taken, or what is left of it waits for memory.
@@ -43,6 +44,9 @@ pub(crate) struct Log {
     pub(crate) durable: u64,
     /// The items that its sender has made, as far as it has said so.
     pub(crate) made: u64,
+    /// Whether its buffer is full, as its sender has said last.
+    pub(crate) is_full: bool,
+    progress: Progress,
     /// Bytes of the longest fragment that was granted.
     pub(crate) fragment_bytes_max: u64,
     /// Items below are of no run: they are counted, and durable.
@@ -105,6 +109,8 @@ impl Log {
             taken: next,
             durable: next,
             made: next,
+            is_full: false,
+            progress: Progress::new(),
             fragment_bytes_max,
             outside_until: 0,
             marks: false,
@@ -209,6 +215,13 @@ impl Log {
             || has_none(self) && former.destination.is_ok()
             || has_none(former) && self.destination.is_ok();
         is_same && self.fragment_bytes_max == former.fragment_bytes_max
+    }
+
+    /// Shows how far it is.
+    pub(crate) fn show(&mut self, live: &LiveProgress, now_ns: u64) {
+        // What was said last may be behind what has come since.
+        let made = self.made.max(self.taken);
+        self.progress.show(live, now_ns, [made, self.taken, self.durable]);
     }
 
     /// Goes on where the log of the same session has ended, at whose next item it begins.
@@ -461,6 +474,10 @@ impl Log {
                     self.outside.count += outside;
                     self.pass(ingest, outside, None);
                     now -= outside;
+                }
+                let link = self.destination.ok().and_then(|one| ingest.link(one.account as usize));
+                if let Some(link) = link {
+                    link.abandoned(mark.reason, now);
                 }
                 let has_keys = has_keys && outside == 0;
                 reason = Some(Entry::FragmentsAbandoned);

@@ -31,6 +31,10 @@ const WAIT_ENDED_NS: u64 = 1_000_000_000;
 /// The records of one message of grants, and of positions.
 const GRANTS_MAX: usize = 255;
 const POSITIONS_MAX: usize = 675;
+/// A session is given up at so many framing faults between which nothing was taken.
+const FAULTS_MAX: u32 = 3;
+/// For how long after a ping that said so a buffer counts as full.
+const FULL_NS: u64 = 10_000_000_000;
 
 /// A session. It outlives its connections.
 pub(crate) struct Session {
@@ -72,6 +76,12 @@ pub(crate) struct Session {
     /// By log, the positions that were sent last.
     pub(crate) sent: Vec<(u64, u64)>,
     pub(crate) positions_due_ns: u64,
+    /// Framing faults since any item was taken, and the items that were taken at the last.
+    faults: (u32, u128),
+    /// For how long one of its buffers still counts as full of what is not durable.
+    full_ns: u64,
+    /// The run that has ended of which it held items, and how many.
+    held: (RunId, u64),
 }
 
 /// How long events wait for the sources of a session, as far as its connections say.
@@ -143,6 +153,11 @@ impl Ended {
         Self::new(ByeReason::MALFORMED, 1_000, message.into(), fault.to_string())
     }
 
+    /// The same, of a sender that is not to come again.
+    pub(crate) fn given_up(message: u32, fault: &Fault) -> Self {
+        Self::new(ByeReason::MALFORMED, 0, message.into(), fault.to_string())
+    }
+
     /// Appends it as the last message of its side.
     pub(crate) fn write(&self, written: &mut u32, answer: &mut Vec<u8>) {
         if let Some(bye) = &self.bye {
@@ -196,7 +211,56 @@ impl Session {
             cookie: 0,
             sent: Vec::new(),
             positions_due_ns: 0,
+            faults: (0, 0),
+            full_ns: 0,
+            held: (RunId([0; 16]), 0),
         }
+    }
+
+    /// Why it ends by a framing fault in that message, and whether it is given up, since nothing
+    /// was taken between this fault and those before.
+    pub(crate) fn malformed(&mut self, message: u32, fault: &Fault) -> (Ended, bool) {
+        self.forgive();
+        let (faults, taken) = &mut self.faults;
+        *faults = faults.saturating_add(1);
+        *taken = self.logs.iter().map(|log| u128::from(log.taken)).sum();
+        match self.faults.0 >= FAULTS_MAX {
+            true => (Ended::given_up(message, fault), true),
+            false => (Ended::malformed(message, fault), false),
+        }
+    }
+
+    /// Forgets its framing faults if something was taken since. Returns whether it does.
+    pub(crate) fn forgive(&mut self) -> bool {
+        let taken = || self.logs.iter().map(|log| u128::from(log.taken)).sum::<u128>();
+        let forgives = self.faults.0 > 0 && taken() > self.faults.1;
+        if forgives {
+            self.faults.0 = 0;
+        }
+        forgives
+    }
+
+    /// How many items more its sender holds of a run that has ended than it had said before.
+    pub(crate) fn holds(&mut self, run: RunId, items: u64) -> u64 {
+        let before = if self.held.0 == run { self.held.1 } else { 0 };
+        self.held = (run, items.max(before));
+        items.saturating_sub(before)
+    }
+
+    /// So much time has passed. Returns whether one of its buffers is full of what is not durable,
+    /// if that is new.
+    pub(crate) fn pass_full(&mut self, passed_ns: u64) -> Option<bool> {
+        let is_full = |log: &Log| {
+            let unread = log.made.saturating_sub(log.taken);
+            log.is_full && log.taken - log.durable > unread
+        };
+        let was_full = self.full_ns > 0;
+        self.full_ns = match self.logs.iter().any(is_full) {
+            true => FULL_NS,
+            false => self.full_ns.saturating_sub(passed_ns),
+        };
+        let is_full = self.full_ns > 0;
+        (is_full != was_full).then_some(is_full)
     }
 
     /// Whether its token still stands.
@@ -309,6 +373,7 @@ impl Session {
     pub(crate) fn follow(&mut self, ingest: &mut Ingest, former: Self) {
         let Self { logs, sent, commander, .. } = former;
         (self.ticket, self.cookie) = (former.ticket, former.cookie);
+        (self.faults, self.full_ns, self.held) = (former.faults, former.full_ns, former.held);
         (self.control, self.data) = (former.control, former.data);
         (self.sent, self.commander) = (sent, commander.enter());
         for (log, former) in self.logs.iter_mut().zip(logs) {
@@ -438,10 +503,11 @@ impl Session {
         ping: &Ping,
         logs: Records<'_, LogPing>,
     ) -> Result<(), Fault> {
-        for LogPing { log, made, .. } in logs.iter() {
+        for LogPing { log, made, flags, .. } in logs.iter() {
             let fault = Fault::UnknownLog { got: log };
             let log = self.logs.get_mut(log as usize).ok_or(fault)?;
             log.made = log.made.max(made);
+            log.is_full = flags & LogPing::FULL != 0;
         }
         self.cookie = ping.cookie;
         if self.commander.is_prepared_to_start(&self.name, front_ends) {

@@ -25,6 +25,7 @@ use crate::front_ends::FrontEnds;
 use crate::link_positions::LinkPositions;
 use crate::live_folder::FolderSnapshot;
 use crate::live_link::{LinkCounts, LiveLink};
+use crate::live_progress::LinkProgress;
 use crate::live_target::LiveTarget;
 use crate::senders::{SenderPair, Stranger};
 use crate::spill_counts::SpillReport;
@@ -170,6 +171,8 @@ pub struct Snapshot {
     pub alignment: Vec<Alignment>,
     /// What befell the connections of each, in the same order.
     pub links: Vec<LinkCounts>,
+    /// How far the items of each are, in the same order.
+    pub progress: Vec<LinkProgress>,
     /// How far the times of each source are from those of its events; empty unless events are built
     /// by time.
     pub offsets: Vec<Offsets>,
@@ -592,6 +595,7 @@ impl Live {
             counts: self.counts(),
             alignment,
             links: self.links.iter().map(LiveLink::read).collect(),
+            progress: self.links.iter().map(|link| link.progress.read()).collect(),
             offsets: self.offsets.lock().clone(),
             strangers,
             fills,

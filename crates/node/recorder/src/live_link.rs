@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use catchment_wire::event_link::AbandonReason;
+
+use crate::live_progress::LiveProgress;
+
 /// Counts of a source that front-ends deliver, or of a channel link over a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
@@ -14,7 +18,12 @@ pub struct LinkCounts {
     /// Rows without it of events that did not wait for it any more while its connection was held:
     /// what its other sources bring stands before it.
     pub fragments_skew: u64,
+    /// Fragments that its sender abandoned in the run, by [reason](ABANDON_REASONS).
+    pub abandoned: [u64; 4],
 }
+
+/// Why fragments are abandoned.
+pub const ABANDON_REASONS: [&str; 4] = ["buffer", "hardware", "busy", "other"];
 
 /// The same, in the form that agents write.
 #[derive(Debug, Default)]
@@ -23,6 +32,8 @@ pub(crate) struct LiveLink {
     pub(crate) waited_ns: AtomicU64,
     pub(crate) marks_ignored: AtomicU64,
     pub(crate) fragments_skew: AtomicU64,
+    abandoned: [AtomicU64; 4],
+    pub(crate) progress: LiveProgress,
 }
 
 impl LiveLink {
@@ -32,6 +43,18 @@ impl LiveLink {
             waited_ms: self.waited_ns.load(Relaxed) / 1_000_000,
             marks_ignored: self.marks_ignored.load(Relaxed),
             fragments_skew: self.fragments_skew.load(Relaxed),
+            abandoned: self.abandoned.each_ref().map(|count| count.load(Relaxed)),
         }
+    }
+
+    /// Its sender has abandoned so many fragments of the run.
+    pub(crate) fn abandoned(&self, reason: AbandonReason, count: u64) {
+        let index = match reason {
+            AbandonReason::BUFFER => 0,
+            AbandonReason::HARDWARE => 1,
+            AbandonReason::BUSY => 2,
+            _ => 3,
+        };
+        self.abandoned[index].fetch_add(count, Relaxed);
     }
 }

@@ -5,13 +5,15 @@
 //! data connection is held while there is no memory for its next item. Answers on control are made
 //! when the system can take them: nothing queues.
 //!
-//! What data connections bring is in `data.rs`, how sessions go on into a run in `border.rs`.
+//! What data connections bring is in `data.rs`, how sessions go on into a run in `border.rs`, and
+//! what is looked at from time to time in `watch.rs`.
 //!
 //! Limits: those of section 10 of the specification. A name has one session at a time, which is
 //! kept if one of its logs is a source: there are no more sessions than sources.
 
 mod border;
 mod data;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -416,7 +418,9 @@ impl Sessions {
                 self.sessions[session].answered(&self.of_run.live.front_ends, answer, text);
             }
             (Some(Control::Report(records, text)), Some(session)) => {
-                self.commander(session, |it, name, all| it.reported(name, all, records, text));
+                let Session { commander, name, names, .. } = &mut self.sessions[session];
+                let front_ends = &self.of_run.live.front_ends;
+                commander.reported((name, names), front_ends, records, text);
             }
             (Some(Control::Bye(..)), Some(session)) => {
                 let Session { name, .. } = &self.sessions[session];
@@ -461,23 +465,24 @@ impl Sessions {
         bytes: &[u8],
     ) {
         let Some(connection) = &mut self.connections[endpoint] else { return };
-        let ended = Ended::malformed(connection.read, fault);
         let bytes = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX as usize)];
         let Some(session) = connection.session else {
             // Whose it is is not known: no source has lost anything.
             ingest.reject(self.sources[0].destination.account as usize, None, bytes.len());
             // Bytes that begin no connection get no answer.
             let is_new = connection.kind == Kind::New;
-            connection.refusal = Some(if is_new { Ended::silently() } else { ended });
+            connection.refusal = Some(match is_new {
+                true => Ended::silently(),
+                false => Ended::malformed(connection.read, fault),
+            });
             return;
         };
-        let session = &mut self.sessions[session];
-        let account = session.account_of(connection.number());
+        let account = self.sessions[session].account_of(connection.number());
+        let message = connection.read;
         // Its sender has what was in it, and sends that again.
         ingest.reject(account, None, bytes.len());
         ingest.show_malformed(account, || fault.to_string(), bytes);
-        session.ended = None;
-        session.end_silent(ended, self.of_run.resume_ns());
+        self.end_malformed(session, message, fault);
     }
 }
 
@@ -497,6 +502,7 @@ impl Sessions {
             if of_run.is_standby {
                 sessions.iter_mut().for_each(Session::settle);
             }
+            self.show_progress(ingest);
         }
         if now_ns.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
             self.look(ingest);
@@ -600,18 +606,7 @@ impl Sessions {
         let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
         let asks_tokens = now_ns / TOKENS_EVERY_NS > self.looked_ns / TOKENS_EVERY_NS;
         self.looked_ns = now_ns;
-        let front_ends = &self.of_run.live.front_ends;
-        for session in &mut self.sessions {
-            session.pass_time(ingest, passed_ns);
-            let outside = session.take_outside();
-            front_ends.came_outside(&session.name, outside);
-            if session.control.is_some() {
-                session.commander.pass_time(&session.name, front_ends, passed_ns);
-                if session.is_drained() {
-                    session.commander.drained(&session.name, front_ends);
-                }
-            }
-        }
+        self.pass_time_of_senders(ingest, passed_ns);
         self.pass_time(ingest, passed_ns);
         self.refill(ingest);
         for endpoint in 0..self.connections.len() {

@@ -8,14 +8,17 @@ use std::sync::Arc;
 
 use catchment_disk::FaultPlan;
 use catchment_fixtures::wait_while;
-use catchment_model::{Entry, Ledger};
+use catchment_model::{Entry, Ledger, RunId};
 use catchment_net::TlsServer;
 use catchment_recorder::{
-    LinkAccess, LinkCounts, Listener, Recorder, RecorderConfig, RunSummary, SourceConfig, TlsRule,
+    HeldAtRunEnd, LinkAccess, LinkCounts, Listener, Recorder, RecorderConfig, Report, RunSummary,
+    Scalar, SourceConfig, TlsRule,
 };
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::event_link::{EventLink, MarkKind};
-use catchment_wire::session::{ByeReason, GrantAnswer};
+use catchment_wire::session::{
+    ByeReason, GrantAnswer, LogPing, NONE, Text, Value, ValueKind, ValueType,
+};
 
 use crate::support;
 use crate::support::front_end::{FrontEnd, Opening, attached, fragments};
@@ -246,9 +249,124 @@ fn what_is_held_of_another_run_is_given_up_and_was_not_said_to_be_durable() {
             front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 20));
         }
     }
+    // It is told of that run, once, and is in no count of this one.
+    let observer = recorder.observer();
+    let items = |items| HeldAtRunEnd { front_end: "camera".into(), run: RunId([9; 16]), items };
+    assert_eq!(observer.front_ends().take_held(), [items(3 * 7), items(3 * 2)]);
+    assert_eq!(observer.front_ends().take_held(), []);
+    assert_eq!(observer.front_ends().list()["camera"].held_at_run_end, 3 * 9);
     let (summary, ledger) = end(recorder);
     assert_eq!(ledger.sources[0][Entry::FragmentsReceived], 8);
     check(&summary, 12..20, Verdict::Balanced);
+}
+
+#[test]
+fn a_session_of_which_three_messages_in_a_row_are_malformed_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let observer = recorder.observer();
+    let given_up = || observer.front_ends().list()["camera"].given_up.clone();
+    let malformed = |held: u64, sends: u64| {
+        let logs = LOGS.map(|(name, ..)| (name, 0, held));
+        let mut front_end = connect(&recorder, &opening(7, &logs));
+        if sends > 0 {
+            send(&mut front_end, held..held + sends);
+            front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == held + sends));
+        }
+        front_end.send_bytes(&[0; 64]);
+        let (bye, _) = front_end.read_bye();
+        assert_eq!(bye.reason, ByeReason::MALFORMED);
+        bye.retry_ms
+    };
+    assert_eq!([malformed(0, 0), malformed(0, 0)], [1_000; 2]);
+    // What is taken between two faults shows that it is no defect that goes on for ever.
+    assert_eq!([malformed(0, 5), malformed(5, 0)], [1_000; 2]);
+    assert_eq!(given_up(), None);
+    assert_eq!(malformed(5, 0), 0);
+    assert!(given_up().is_some_and(|why| why.contains("marker")), "{:?}", given_up());
+    // Its program was mended, and begins a session of its own.
+    let mut front_end = connect(&recorder, &opening(8, &LOGS));
+    front_end.ping();
+    assert_eq!(given_up(), None);
+    drop(front_end);
+    end(recorder);
+}
+
+#[test]
+fn a_buffer_that_is_full_of_what_is_not_durable_yet_is_too_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.frame.time_ns = 3_600_000_000_000;
+    let recorder = Recorder::start(config).unwrap();
+    let observer = recorder.observer();
+    let short = || observer.front_ends().list()["camera"].buffer_short();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    send(&mut front_end, 0..5);
+    front_end.ping_until(|one| (0..3).all(|log| one.taken(log) == 5));
+    assert_eq!(short(), None);
+    front_end.ping_with(LogPing::FULL, &[5; 3]);
+    wait_while(|| {
+        front_end.promise(&[]);
+        front_end.ping();
+        short().is_none()
+    });
+    let why = short().unwrap();
+    assert!(why.contains("full of what waits to be durable"), "{why}");
+    end(recorder);
+}
+
+#[test]
+fn what_sources_of_one_front_end_count_stands_under_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    let made = |log: u32, count: u64| Value {
+        kind: ValueKind::COUNTER,
+        value_type: ValueType::U64,
+        flags: 0,
+        log,
+        value: count.to_le_bytes(),
+        min: [0; 8],
+        max: [0; 8],
+        unit: Text::new("").unwrap(),
+        name: Text::new("made").unwrap(),
+    };
+    // The last one is of no log.
+    front_end.report(&[made(0, 10), made(2, 12), made(NONE, 99), made(3, 1)], "");
+    front_end.ping();
+    let one = recorder.observer().front_ends().list().remove("camera").unwrap();
+    let count = |value| Report::Counter { value: Scalar::U64(value), unit: String::new() };
+    let expected = [("camera/a.made", 10), ("camera/c.made", 12), ("made", 99)];
+    let expected = expected.map(|(name, value)| (name.to_owned(), count(value)));
+    assert_eq!((one.reports, one.reports_dropped), (expected.into(), 1));
+    end(recorder);
+}
+
+#[test]
+fn reasons_of_abandoned_fragments_and_the_way_to_durable_are_shown_by_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut front_end = connect(&recorder, &opening(7, &LOGS));
+    let mut position = 0;
+    // What is durable as soon as it is looked at has no time that could be measured.
+    while recorder.snapshot().progress[0].delay.is_none() {
+        send(&mut front_end, position..position + 10);
+        position += 10;
+        until_durable(&mut front_end, position);
+    }
+    let shown = recorder.snapshot().progress[0];
+    assert_eq!((shown.made, shown.taken, shown.durable), (position, position, position));
+    assert_eq!(shown.release, Some("durable"));
+    let delay = shown.delay.unwrap();
+    assert!(delay.median_ns > 0 && delay.median_ns <= delay.p99_ns, "{delay:?}");
+    let (hardware, unknown) = ((3, 2), (2, 77));
+    front_end.abandon(1, position, hardware);
+    front_end.abandon(1, position + 3, unknown);
+    front_end.ping_until(|one| one.taken(1) == position + 5);
+    let (summary, ledger) = end(recorder);
+    assert_eq!(ledger.sources[1][Entry::FragmentsAbandoned], 5);
+    let abandoned = [0, 1, 2].map(|log| summary.last.links[log].abandoned);
+    assert_eq!(abandoned, [[0; 4], [0, 3, 0, 2], [0; 4]]);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use catchment_frame::{ColumnCoding, Dtype, PayloadType};
 use catchment_frontend::{Frontend, SourceHandle};
 use catchment_model::SourceId;
 use catchment_recorder::{
-    LINK_FRAME_BYTES, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary, SourceConfig,
-    link_buffer_bytes,
+    LINK_FRAME_BYTES, LINK_FRAME_TIME_NS, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary,
+    SourceConfig, link_buffer_bytes,
 };
 use catchment_storage::{Followed, Run};
 use catchment_telemetry::{ThreadTime, cpu_shares};
@@ -206,6 +206,7 @@ impl Pair {
         let sources = names.iter().map(source).collect();
         let mut config = RecorderConfig::new(bench.scratch.clone(), sources);
         config.frame.bytes = LINK_FRAME_BYTES;
+        config.frame.time_ns = LINK_FRAME_TIME_NS;
         config.frame.codings = coding.into();
         config.write.sync_interval_ns = LINK_SYNC_NS;
         config.write.buffer_bytes = link_buffer_bytes(names.len());
@@ -465,7 +466,7 @@ fn delay_table(figures: &Figures) -> Section {
         ],
     );
     Section::new("From send until durable", table).note(
-        "Fragments of 10 kB. At a low rate a frame is cut by its time (frame.time, 1 s), at a high \
+        "Fragments of 10 kB. At a low rate a frame is cut by its time (frame.time, 250 ms), at a high \
          one by its bytes.",
     )
 }

@@ -1,6 +1,7 @@
 //! A node and its front-ends between runs.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -8,6 +9,11 @@ use catchment_fixtures::wait_while;
 use catchment_frontend::{Frontend, KeyKind, Reading, Setting, SourceConfig};
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{Run, Verdict, audit};
+use catchment_wire::event_link::{self, KeyKind, Presence, SourceLog};
+use catchment_wire::session::{
+    self, CONTROL_BYTES_MAX, Connection, Encoder, Hello, Log, Logs, Preamble, Release, Service,
+    Stage, Text,
+};
 use serde_json::{Value, json};
 
 use crate::front_ends::LONG;
@@ -240,4 +246,74 @@ fn a_port_that_another_program_has_is_an_alarm_and_is_tried_again() {
     until_device(&node, "dummy-0", |one| one["reason"].is_null() && !one.is_null());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The first bytes of a sender `camera` that holds so many items of a run.
+fn opening(run: [u8; 16], made: u64) -> Vec<u8> {
+    let (session_min, session_max) = (session::VERSION, session::VERSION);
+    let (service, connection) = (Service::Events, Connection::Control);
+    let (service_min, service_max) = (event_link::VERSION, event_link::VERSION);
+    let preamble =
+        Preamble { session_min, session_max, service, service_min, service_max, connection };
+    let hello = Hello {
+        session: 7,
+        run,
+        features: 0,
+        buffer_bytes: 1 << 26,
+        skew_bytes: 0,
+        buffer_ms: 0,
+        log_count: 1,
+        data_connections: 1,
+        release: Release::Durable,
+        flags: 0,
+        stage: Stage::None,
+        stage_run: 0,
+        command: 0,
+        name: Text::new("camera").unwrap(),
+        program: Text::new("test").unwrap(),
+    };
+    let source = SourceLog {
+        fragment_bytes_max: 1 << 20,
+        groups: 0,
+        flags: 0,
+        key_kind: KeyKind::Number,
+        key_bits: 64,
+        presence: Presence::Configured,
+        dtype: 0,
+        begin: u64::MAX,
+    };
+    let mut service = [0; 40];
+    session::Fields::write(&source, &mut service);
+    let name = Text::new("").unwrap();
+    let log = Log { log: 0, connection: 0, first: 0, made, service, name };
+    let mut bytes = preamble.encode().to_vec();
+    let mut out = vec![0; CONTROL_BYTES_MAX as usize];
+    let length = Encoder::begin(&mut out, 0, &hello).finish("", &[]);
+    bytes.extend_from_slice(&out[..length]);
+    let mut logs = Encoder::begin(&mut out, 1, &Logs {});
+    assert!(logs.push(&log));
+    let length = logs.finish("", &[]);
+    bytes.extend_from_slice(&out[..length]);
+    bytes
+}
+
+#[test]
+fn what_a_front_end_held_of_a_run_that_had_ended_is_an_alarm_and_a_remark_of_that_run() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free());
+    let node = Node::start(folder.path(), &configuration("camera", address), &[]);
+    for command in ["configure", "start", "stop"] {
+        assert_eq!(node.ctl(&[command])["status"], "done", "{command}");
+    }
+    let id = node.ctl(&["run", "1"])["id"].as_str().unwrap().to_owned();
+    let byte = |at: usize| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap();
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(&opening(std::array::from_fn(byte), 7)).unwrap();
+    until_alarm(&node, "Front-end camera held 7 items of a run that had ended", true);
+    let remark = "camera held 7 items when it ended: they are not in it";
+    wait_while(|| !node.ctl(&["run", "1"])["remarks"].to_string().contains(remark));
+    assert_eq!(device(&node, "camera")["properties"]["held_at_run_end"], 7);
+    // It is a thing of the past once another run is armed.
+    assert_eq!(node.ctl(&["start"])["status"], "done");
+    until_alarm(&node, "Front-end camera held", false);
+    assert_eq!(node.ctl(&["stop"])["status"], "done");
 }

@@ -33,8 +33,9 @@ use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_model::RunId;
 use catchment_recorder::{
-    Accept, ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_SYNC_NS, LinkAccess, LinkConfig,
-    RecorderConfig, SourceConfig, SystemMemory, TargetConfig, link_buffer_bytes,
+    Accept, ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_FRAME_TIME_NS, LINK_SYNC_NS,
+    LinkAccess, LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
+    link_buffer_bytes,
 };
 use catchment_wire::layouts::Layouts;
 use catchment_wire::trains::Trains;
@@ -319,6 +320,9 @@ fn recorder(
     let front_ends = new.has_front_ends();
     if front_ends && !located.has("frame", "bytes") {
         frame.bytes = LINK_FRAME_BYTES;
+    }
+    if front_ends && !located.has("frame", "time") {
+        frame.time_ns = LINK_FRAME_TIME_NS;
     }
     if front_ends && !located.has("write", "sync_interval") {
         write.sync_interval_ns = LINK_SYNC_NS;

@@ -310,11 +310,12 @@ fn sources_of_front_ends_share_the_listener() {
     // What they hold is soon durable, unless the file says otherwise.
     let synced = |text: &str| {
         let recorder = check(Path::new("run.toml"), text).unwrap().recorder;
-        (recorder.frame.bytes, recorder.write.sync_interval_ns)
+        (recorder.frame.bytes, recorder.frame.time_ns, recorder.write.sync_interval_ns)
     };
-    assert_eq!(synced(&file("", "")), (8 << 20, 20_000_000));
-    let own = "[frame]\nbytes = \"32 MiB\"\n[write]\nsync_interval = \"1 s\"\n";
-    assert_eq!(synced(&format!("{own}{}", file("", ""))), (32 << 20, 1_000_000_000));
+    assert_eq!(synced(&file("", "")), (8 << 20, 250_000_000, 20_000_000));
+    let own = "[frame]\nbytes = \"32 MiB\"\ntime = \"2 s\"\n[write]\nsync_interval = \"1 s\"\n";
+    let own = synced(&format!("{own}{}", file("", "")));
+    assert_eq!(own, (32 << 20, 2_000_000_000, 1_000_000_000));
     let open = "address = \"0.0.0.0:7100\"";
     assert!(
         check(Path::new("run.toml"), &file(&format!("{open}\nwithout_protection = true"), ""))

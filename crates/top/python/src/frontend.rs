@@ -298,6 +298,7 @@ impl FrontendLink {
             ("waited_ns", status.waited_ns),
             ("key_refused", status.key_refused),
             ("held_at_run_end", status.held_at_run_end),
+            ("resumes", status.resumes),
         ] {
             counts.set_item(name, count)?;
         }

@@ -397,6 +397,23 @@ pub struct LinkState {
     /// Rows without it of events that did not wait for it any more while its connection was held:
     /// what its other sources bring stands before it.
     pub fragments_skew: u64,
+    /// Fragments that its sender abandoned in the run, by reason: buffer, hardware, busy, other.
+    pub abandoned: BTreeMap<String, u64>,
+    /// Items (fragments, marks, abandoned fragments, packets of a link) that its sender has made in
+    /// its session, as far as it has said so.
+    pub made: u64,
+    /// Items of these that are in the recorder's memory, or were.
+    pub taken: u64,
+    /// Items of these that are durable: recorded, or counted out.
+    pub durable: u64,
+    /// Until when its sender keeps them: until they are `durable`, or `taken`. None if no session
+    /// delivers it.
+    pub release: Option<String>,
+    /// How many milliseconds half of the items of the last seconds took from taken to durable, to a
+    /// fifth of it.
+    pub until_durable_ms_median: Option<f64>,
+    /// The same, of 99 % of them.
+    pub until_durable_ms_p99: Option<f64>,
 }
 
 /// A histogram of the times of a source less those of its events, of the whole run.

@@ -71,13 +71,28 @@ const SPILL: [(&str, &str); 1] = [(
     "Spilled frames of a target that cannot be read again: their files are removed or damaged.",
 )];
 
-const FRONT_END: [(&str, &str); 4] = [
+const FRONT_END: [(&str, &str); 7] = [
     ("alarms", "1 while a front-end raises an alarm, otherwise 0; of `NAME (ALARM)`."),
     ("refuses", "1 while a front-end refuses a command, otherwise 0."),
     (
         "absent",
         "1 while a required front-end is not connected, though it was in this run or since the last \
          one, otherwise 0.",
+    ),
+    (
+        "given_up",
+        "1 for a front-end that was told not to come again, after three framing faults between \
+         which nothing was taken, otherwise 0.",
+    ),
+    (
+        "buffer_short",
+        "1 while a front-end's buffer is too small for its rate: it says that it lasts for less \
+         than frame.time, sync_interval and 0.2 s, or is full of what waits to be durable; \
+         otherwise 0.",
+    ),
+    (
+        "held_at_run_end",
+        "Items that a front-end held of runs that had ended, since the present run was armed.",
     ),
     ("unheard", "1 while nothing listens for front-ends at this address between runs."),
 ];

@@ -56,6 +56,7 @@ impl Rig {
             counts: Counts::default(),
             alignment: vec![Alignment::default(); config.sources.len()],
             links: Vec::new(),
+            progress: Vec::new(),
             offsets: Vec::new(),
             strangers: BTreeMap::new(),
             fills: Vec::new(),
@@ -566,8 +567,9 @@ fn what_rules_can_look_at_is_what_is_read() {
     rig.snapshot.targets = vec![target("raid", true), target("mirror", false)];
     let alarm = ("hot".to_owned(), Report::Alarm(Some("31 degrees".to_owned())));
     let mut camera = FrontEnd::default();
-    camera.is_required = true;
+    (camera.is_required, camera.held_at_run_end) = (true, 7);
     camera.refusal = Some(("prepare", "the cooling is off".to_owned()));
+    camera.given_up = Some("sequence: expected 3, got 4".to_owned());
     camera.reports = [alarm].into();
     rig.front_ends.insert("camera".to_owned(), camera);
     rig.unheard.push(("[::1]:7100".to_owned(), "it is in use".to_owned()));
@@ -579,6 +581,8 @@ fn what_rules_can_look_at_is_what_is_read() {
         "Front-end camera (hot) raises an alarm: 31 degrees",
         "Front-end camera refuses a command: prepare: the cooling is off",
         "Front-end camera has gone away",
+        "Front-end camera sends what is malformed, and was given up: sequence: expected 3, got 4",
+        "Front-end camera held 7 items of a run that had ended: they are in no file",
         "The node does not listen for front-ends at [::1]:7100: it is in use",
     ] {
         assert!(alarms.iter().any(|alarm| alarm == text), "{alarms:?}");
@@ -586,9 +590,7 @@ fn what_rules_can_look_at_is_what_is_read() {
     let (of_store, rules_of_store) = super::store_tests::read();
     let mut read: Vec<String> = rig.watching.readings.kinds().chain(of_store).collect();
     // This machine's clock may not be synchronised.
-    if !read.iter().any(|name| name == "clock.offset_seconds") {
-        read.push("clock.offset_seconds".into());
-    }
+    read.push("clock.offset_seconds".into());
     let known = known_quantities().into_iter().map(|known| known.name);
     // Those of devices are compared with the schemas that a node serves.
     let mut known: Vec<_> = known.filter(|name| !name.starts_with("device.")).collect();

@@ -165,6 +165,36 @@ const METRICS: &[Metric] = metrics! {
         "Rows without a source that events did not wait for any more while its connection was \
          held; not 0.",
         |_, view, out| of_links(view, out, |link| link.fragments_skew as f64);
+    "catchment_source_abandoned_total", "counter", "source, reason",
+        "Fragments that a source's front-end abandoned in the run, by its reason: buffer, hardware, \
+         busy, other; not 0.",
+        |_, view, out| for source in &view.sources.sources {
+            for (reason, &count) in &source.link.abandoned {
+                out.put(&[("source", &source.name), ("reason", reason)], count as f64);
+            }
+        };
+    "catchment_source_items_made", "gauge", "source",
+        "Items (fragments, marks, packets of a link) that a source's sender has made in its \
+         session, as far as it has said so; not 0.",
+        |_, view, out| of_links(view, out, |link| link.made as f64);
+    "catchment_source_items_taken", "gauge", "source",
+        "Items of these that are in the recorder's memory, or were; not 0.",
+        |_, view, out| of_links(view, out, |link| link.taken as f64);
+    "catchment_source_items_durable", "gauge", "source",
+        "Items of these that are durable; not 0.",
+        |_, view, out| of_links(view, out, |link| link.durable as f64);
+    "catchment_source_until_durable_seconds", "gauge", "source, quantile",
+        "How long items of the last seconds took from taken to durable, to a fifth of it: half of \
+         them (0.5), and 99 % (0.99).",
+        |_, view, out| for source in &view.sources.sources {
+            let of_link = &source.link;
+            let (half, most) = (of_link.until_durable_ms_median, of_link.until_durable_ms_p99);
+            for (quantile, ms) in [("0.5", half), ("0.99", most)] {
+                if let Some(ms) = ms {
+                    out.put(&[("source", &source.name), ("quantile", quantile)], ms / 1e3);
+                }
+            }
+        };
     "catchment_front_end_fragments_outside_run_total", "counter", "front_end",
         "Fragments, or packets of a link, that a front-end sent while there was no run; not 0.",
         |_, view, out| outside_runs(view, out);

@@ -224,6 +224,18 @@ impl FrontEnd {
     pub fn mark(&mut self, log: u32, sequence: u64, (kind, run_number): (MarkKind, u64)) {
         let (reason, count, key, key_last, flags) = (AbandonReason(0), 1, 0, 0, 0);
         let mark = Mark { log, kind, reason, sequence, count, key, key_last, flags, run_number };
+        self.send_mark(mark);
+    }
+
+    /// Sends the mark that names so many fragments as abandoned for a reason, without their keys.
+    pub fn abandon(&mut self, log: u32, sequence: u64, (count, reason): (u64, u16)) {
+        let (kind, reason) = (MarkKind::Abandoned, AbandonReason(reason));
+        let (key, key_last, flags, run_number) = (0, 0, 0, 0);
+        let mark = Mark { log, kind, reason, sequence, count, key, key_last, flags, run_number };
+        self.send_mark(mark);
+    }
+
+    fn send_mark(&mut self, mark: Mark) {
         let mut out = [0; 128];
         let bytes = Data::Mark(mark, "").encode(self.items, &mut out);
         self.items += 1;
@@ -330,12 +342,17 @@ impl FrontEnd {
 
     /// Sends a ping that says how many items logs have made, and reads until it is answered.
     pub fn ping_made(&mut self, made: &[u64]) {
+        self.ping_with(0, made);
+    }
+
+    /// The same, with flags for all of them.
+    pub fn ping_with(&mut self, flags: u32, made: &[u64]) {
         self.cookie += 1;
         let mut out = [0; 256];
         let ping = Ping { cookie: self.cookie };
         let mut message = Encoder::begin(&mut out, self.written, &ping);
         for (log, &made) in (0..).zip(made) {
-            assert!(message.push(&LogPing { log, flags: 0, made, held_bytes: 0 }));
+            assert!(message.push(&LogPing { log, flags, made, held_bytes: 0 }));
         }
         let length = message.finish("", &[]);
         self.written += 1;

@@ -19,6 +19,7 @@ pub(crate) fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
         counts,
         alignment: vec![Alignment::default(); 3],
         links: Vec::new(),
+        progress: Vec::new(),
         offsets: Vec::new(),
         strangers: Default::default(),
         fills: vec![fill],

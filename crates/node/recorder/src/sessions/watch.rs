@@ -1,0 +1,66 @@
+//! What is looked at in sessions from time to time: how far their logs are, what their senders have
+//! done to be given up, or are short of.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use catchment_wire::session::Fault;
+
+use super::Sessions;
+use crate::ingest::Ingest;
+use crate::link_session::{Ended, Session};
+
+impl Sessions {
+    /// So much time has passed in which connections were read.
+    pub(super) fn pass_time_of_senders(&mut self, ingest: &mut Ingest, passed_ns: u64) {
+        let front_ends = &self.of_run.live.front_ends;
+        for session in &mut self.sessions {
+            session.pass_time(ingest, passed_ns);
+            let outside = session.take_outside();
+            front_ends.came_outside(&session.name, outside);
+            if session.forgive() {
+                front_ends.tell(&session.name, |one| one.given_up = None);
+            }
+            if let Some(is_full) = session.pass_full(passed_ns) {
+                front_ends.tell(&session.name, |one| one.has_been_full = is_full);
+            }
+            if session.control.is_some() {
+                session.commander.pass_time(&session.name, front_ends, passed_ns);
+                if session.is_drained() {
+                    session.commander.drained(&session.name, front_ends);
+                }
+            }
+        }
+    }
+
+    /// Shows how far the logs of the run's sources are, and how long items take to be durable.
+    pub(super) fn show_progress(&mut self, ingest: &Ingest) {
+        if self.of_run.is_standby {
+            return;
+        }
+        let now_ns = ingest.now_ns();
+        for Session { logs, opening, .. } in &mut self.sessions {
+            let release = opening.release();
+            for log in logs {
+                let account = log.destination.map(|one| one.account as usize);
+                if let Some(link) = account.ok().and_then(|account| ingest.link(account)) {
+                    link.progress.release.store(release as u8, Relaxed);
+                    log.show(&link.progress, now_ns);
+                }
+            }
+        }
+    }
+
+    /// Ends a session by a framing fault in that message. Three of them between which nothing was
+    /// taken are a defect that would go on for ever: its sender is told not to come again.
+    pub(super) fn end_malformed(&mut self, index: usize, message: u32, fault: &Fault) {
+        let session = &mut self.sessions[index];
+        let (ended, is_given_up): (Ended, bool) = session.malformed(message, fault);
+        session.ended = None;
+        let then_ns = if is_given_up { 0 } else { self.of_run.resume_ns() };
+        session.end_silent(ended, then_ns);
+        if is_given_up {
+            let why = fault.to_string();
+            self.of_run.live.front_ends.tell(&session.name, |one| one.given_up = Some(why));
+        }
+    }
+}
