@@ -402,6 +402,4 @@ const MIGRATIONS: &[&str] = &[
         files TEXT NOT NULL,
         PRIMARY KEY (run, number)
     ) STRICT, WITHOUT ROWID;",
-    // 6: which frames are in which files of a storage node.
-    "ALTER TABLE locations ADD COLUMN file_frames TEXT NOT NULL DEFAULT '[]';",
 ];

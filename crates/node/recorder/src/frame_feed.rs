@@ -306,7 +306,6 @@ pub(crate) fn store_parts(
     let spill = spill.map(|(config, counts)| SpillParts {
         config: config.clone(),
         identity,
-        header: Vec::new(),
         counts: Arc::clone(counts),
         entropy: entropy(),
     });

@@ -46,8 +46,7 @@ pub(crate) struct HeldColumn {
 
 /// A frame that is held until it is durable.
 pub(crate) struct Held {
-    /// None of one that was read back from a spill: it counted as durable when it was spilled.
-    pub(crate) tag: Option<FrameTag>,
+    pub(crate) tag: FrameTag,
     pub(crate) frame: Outgoing,
 }
 

@@ -29,7 +29,6 @@ mod left_out;
 mod leftovers;
 mod memory;
 mod merge;
-mod merge_trends;
 mod open;
 mod parallel;
 mod reduce;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use catchment_model::Utc;
+use catchment_recorder::Forwarding;
 use catchment_run::{Command, State};
 
 use super::Conductor;
@@ -12,6 +13,7 @@ use crate::front_ends;
 use crate::properties;
 use crate::shared::{Schemas, View};
 use crate::watching::Meaning;
+use crate::watching::targets::spills;
 
 impl Conductor {
     /// The recorder's own state: a fault of another device does not end a run.
@@ -101,7 +103,8 @@ impl Conductor {
         let space = self.shared.disk.space();
         let mut warnings = snapshot.map(|one| one.warnings.clone()).unwrap_or_default();
         warnings.extend(self.shared.catalog.trouble());
-        let spills = self.spills(snapshot);
+        let left = self.forwarding.as_ref().map(Forwarding::snapshot).unwrap_or_default();
+        let spills = spills(left, snapshot);
         let problems = spills.iter().flat_map(|spill| {
             spill.problems.iter().map(|text| format!("spill of {}: {text}", spill.target))
         });

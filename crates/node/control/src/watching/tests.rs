@@ -28,7 +28,6 @@ struct Rig {
     snapshot: Snapshot,
     front_ends: BTreeMap<String, FrontEnd>,
     unheard: Vec<(String, String)>,
-    spills: Vec<api::Spill>,
     paused: bool,
     free_bytes: u64,
     now_ns: u64,
@@ -74,7 +73,6 @@ impl Rig {
             snapshot,
             front_ends: BTreeMap::new(),
             unheard: Vec::new(),
-            spills: Vec::new(),
             paused: false,
             free_bytes: 100_000_000,
             now_ns: S,
@@ -108,7 +106,6 @@ impl Rig {
                 interrupted_run: 0,
                 front_ends: &self.front_ends,
                 unheard: &self.unheard,
-                spills: &self.spills,
                 socket_fills: &[Some(0.5)],
                 disk: Some(machine::Space {
                     free_bytes: self.free_bytes,
@@ -379,7 +376,6 @@ fn sources_that_sent_to_a_run_are_sending_when_it_has_just_ended() {
             interrupted_run: 0,
             front_ends: &BTreeMap::new(),
             unheard: &[],
-            spills: &[],
             socket_fills: &[None],
             disk: None,
             devices: &[],
@@ -573,7 +569,6 @@ fn what_rules_can_look_at_is_what_is_read() {
     camera.reports = [alarm].into();
     rig.front_ends.insert("camera".to_owned(), camera);
     rig.unheard.push(("[::1]:7100".to_owned(), "it is in use".to_owned()));
-    rig.spills.push(api::Spill { target: "far".to_owned(), ..api::Spill::default() });
     rig.look(20, 2_000_000);
     let alarms: Vec<String> =
         rig.watching.alarms_seen().into_iter().map(|alarm| alarm.text).collect();
@@ -638,7 +633,9 @@ fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
         }
         rig.look(1, 0);
     };
-    (0..10).for_each(|_| records(&mut rig, true));
+    for _ in 0..10 {
+        records(&mut rig, true);
+    }
     assert_eq!(rig.verdict, "recording good data");
     // One write is always in progress, and all of them complete.
     for _ in 0..10 {
@@ -646,11 +643,14 @@ fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
         rig.snapshot.counts.writes_begun += 1;
     }
     assert_eq!(rig.verdict, "recording good data");
-    (0..2).for_each(|_| records(&mut rig, false));
+    records(&mut rig, false);
+    records(&mut rig, false);
     assert_eq!(rig.level, catchment_watch::Level::Held);
     let text = "data are only held in memory: the disk has completed no write for 1 s";
     assert_eq!(rig.verdict, text);
-    (0..2).for_each(|_| records(&mut rig, false));
+    for _ in 0..2 {
+        records(&mut rig, false);
+    }
     assert_eq!(rig.level, catchment_watch::Level::NotRecording, "{}", rig.verdict);
     // It comes back.
     records(&mut rig, true);

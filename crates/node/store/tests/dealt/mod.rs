@@ -5,8 +5,6 @@ use catchment_storage::{Closing, FileProblem, recompute};
 
 use super::*;
 
-mod spilled;
-
 const NODES: [&str; 2] = ["one", "two"];
 
 fn start(folder: &Path, name: &str, address: SocketAddr) -> Node {
