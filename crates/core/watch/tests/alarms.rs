@@ -496,9 +496,8 @@ fn impossible_rules_are_refused() {
 #[test]
 fn the_default_rules_are_there_and_find_what_they_are_for() {
     let rules = default_rules(S, 0.05);
-    let names: Vec<String> = rules.iter().map(|rule| rule.name.clone()).collect();
     assert_eq!(
-        names,
+        rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>(),
         [
             "disk_space",
             "nothing_recorded",

@@ -80,7 +80,7 @@ impl Default for LinkAccess {
     fn default() -> Self {
         let (tls, needs_token, without_protection) = (TlsRule::None, false, false);
         let (certificate, tokens) = (None, None);
-        let (resume_ns, skew_bytes) = (5_000_000_000, 4 << 20);
+        let (resume_ns, skew_bytes) = (5_000_000_000, 0);
         Self { tls, needs_token, without_protection, resume_ns, skew_bytes, certificate, tokens }
     }
 }

@@ -42,7 +42,7 @@ pub struct RecorderConfig {
     pub sources: Vec<SourceConfig>,
     /// How front-ends connect.
     pub access: LinkAccess,
-    /// How long their marks move the begin of the run, from its first event on.
+    /// How long their marks move the begin, from the first event on.
     pub edge_ns: u64,
     /// Where else they connect, beside the address of their sources: all of these have one then.
     pub listeners: Vec<Listener>,
@@ -618,20 +618,17 @@ impl RecorderConfig {
     }
 }
 
-/// Where front-ends deliver, a frame is cut at this payload unless the file says otherwise, what
-/// was written is synced this often, and one write has so many bytes: a front-end holds its
-/// fragments until they are durable, a ring of 64 MiB is to last at a gigabyte per second, and a
-/// sync waits for the writes before it (docs/decisions/event-link.md). Where little comes, frames
-/// are cut by their age, [`LINK_FRAME_TIME_NS`].
+/// Where front-ends deliver, a frame is cut at this payload or age unless the file says otherwise,
+/// what was written is synced this often, and one write has so many bytes: front-ends hold what is
+/// not durable, and a sync waits for the writes before it (docs/decisions/event-link.md).
 pub const LINK_FRAME_BYTES: u64 = 8 << 20;
-/// See [`LINK_FRAME_BYTES`]. A frame's header must fit, which grows with the sources.
+/// See [`LINK_FRAME_BYTES`]: a frame's header must fit.
 pub fn link_buffer_bytes(sources: usize) -> usize {
     if sources <= 1_000 { 1 << 20 } else { 4 << 20 }
 }
 /// See [`LINK_FRAME_BYTES`].
 pub const LINK_SYNC_NS: u64 = 20_000_000;
-/// Where front-ends deliver, an event waits in an open frame for so long at most, unless the file
-/// says otherwise: their fragments are durable after that and a sync.
+/// See [`LINK_FRAME_BYTES`].
 pub const LINK_FRAME_TIME_NS: u64 = 250_000_000;
 
 /// The number of frames of channels that their memory holds: one being filled, one being encoded,

@@ -110,7 +110,11 @@ impl Session {
         ingest.lend(of_connection.reserve.take());
         let taken = take(self, ingest);
         let of_connection = &mut self.skew.reserves[index];
-        (of_connection.reserve, of_connection.tried) = (ingest.lend(None), calm);
+        // Where places for descriptors lack, no memory was refused: they come back by themselves.
+        let has_places =
+            of_connection.sources.iter().all(|&(account, _)| ingest.has_place(account));
+        (of_connection.reserve, of_connection.tried) =
+            (ingest.lend(None), if has_places { calm } else { 0 });
         Some(taken)
     }
 

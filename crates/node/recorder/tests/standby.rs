@@ -20,6 +20,8 @@ use tempfile::TempDir;
 use crate::support::front_end::{FrontEnd, Opening, parts};
 use crate::support::{self, packet};
 
+mod accept;
+
 const LONG: Duration = Duration::from_secs(600);
 const LOGS: [(&str, u64, u64); 1] = [("", 0, 0)];
 
@@ -459,7 +461,7 @@ fn who_takes_no_commands_opens_its_session_again_in_the_run() {
 #[test]
 fn a_skew_that_was_granted_between_runs_is_kept_or_its_sender_opens_again() {
     let logs = [("", 0, 0), ("b", 0, 0)];
-    let opening = Opening { name: "camera", session: 7, run: [0; 16], logs: &logs, key_bits: 64 };
+    let opening = Opening::of("camera", 7, &logs);
     for (skew_bytes, is_kept) in [(1 << 20, true), (1 << 30, false)] {
         let mut rig = Rig::new();
         let address = rig.config.sources[1].address;
@@ -634,108 +636,4 @@ fn a_port_that_is_taken_is_named() {
     assert!(why.contains(unheard), "{why}");
     drop((standing, taken));
     assert!(rig.standby.stand(&rig.config).unwrap().unheard().is_empty());
-}
-
-/// A rig in which one front-end with one source is admitted, and none is configured.
-fn accepting() -> Rig {
-    let mut rig = Rig::new();
-    let source = rig.config.sources.pop().unwrap();
-    let (senders, front_ends, sources) = ("cam*".parse().unwrap(), 1, 1);
-    rig.config.accept = vec![Accept { senders, front_ends, sources, source }];
-    rig
-}
-
-/// Why a front-end with these logs is refused.
-fn refused(address: SocketAddr, name: &str, logs: &[(&str, u64, u64)]) -> (ByeReason, u32, String) {
-    let opening = Opening { name, session: 9, run: [0; 16], logs, key_bits: 64 };
-    let (bye, text) = FrontEnd::connect(address, &opening).read_bye();
-    (bye.reason, bye.retry_ms, text)
-}
-
-#[test]
-fn a_front_end_that_is_admitted_between_runs_goes_on_into_the_next_one() {
-    let rig = accepting();
-    let front_ends = rig.standby.front_ends();
-    let mut standing = rig.standby.stand(&rig.config).unwrap();
-    assert!(standing.unheard().is_empty());
-    let address = standing.addresses()[0];
-    let (reason, retry_ms, text) = refused(address, "other", &LOGS);
-    assert_eq!((reason, retry_ms), (ByeReason::NAME, 0));
-    assert!(text.contains("\"other\" is not configured, and no [[accept]] fits"), "{text}");
-    let (reason, _, text) = refused(address, "camera", &[("a", 0, 0), ("b", 0, 0)]);
-    assert_eq!((reason, &*text), (ByeReason::TOO_MANY, TWO_SOURCES));
-    let mut front_end = connect(address, Hello::ANSWERS);
-    let [grant] = front_end.grants[..] else { panic!("{:?}", front_end.bye) };
-    assert_eq!((grant.answer, grant.source), (GrantAnswer::Waits, NONE));
-    assert!(front_ends.list()["camera"].is_admitted && front_ends.list()["camera"].is_required);
-    let (reason, retry_ms, text) = refused(address, "camel", &LOGS);
-    assert_eq!((reason, retry_ms), (ByeReason::TOO_MANY, 1_000));
-    assert!(text.contains("accept[0] admits 1 front-ends, and has them"), "{text}");
-    for run in 0..2 {
-        let key = run * 50;
-        send(&mut front_end, key..key + 10, None);
-        wait_while(|| rig.outside() < (run + 1) * 10);
-        let admitted = front_ends.admitted();
-        let [admitted] = &admitted[..] else { panic!("{admitted:?}") };
-        assert_eq!((&*admitted.name, admitted.accept), ("camera", 0));
-        let mut config = rig.config.clone();
-        let source = config.accept[0].source.clone();
-        config.sources.push(SourceConfig { name: admitted.name.clone(), ..source });
-        drop(standing);
-        let recorder = beside(&mut front_end, || Recorder::start_paused(config).unwrap());
-        assert_eq!(recorder.addresses()[1], address, "the listener is the same");
-        front_ends.go_to(Stage::Running);
-        obey(&mut front_end, (run * 3 + 1, CommandKind::PREPARE));
-        obey(&mut front_end, (run * 3 + 2, CommandKind::START));
-        beside(&mut front_end, || recorder.begin_between_events());
-        send(&mut front_end, key + 10..key + 50, Some(&board(&recorder)));
-        // A run's sources are fixed.
-        let (reason, retry_ms, text) = refused(address, "camel", &LOGS);
-        assert_eq!((reason, retry_ms), (ByeReason::LATER, 500), "{text}");
-        assert_eq!(refused(address, "other", &LOGS).0, ByeReason::NAME);
-        front_end.ping();
-        front_ends.go_to(Stage::Stopped);
-        obey(&mut front_end, (run * 3 + 3, CommandKind::STOP));
-        let summary;
-        (summary, standing) = beside(&mut front_end, || rig.end(recorder));
-        assert_eq!(keys(&summary), (key + 10..key + 50).collect::<Vec<_>>());
-        assert!(!summary.last.ledger.balance().lost_data());
-        assert!(front_end.bye.is_none(), "it goes on behind the run");
-    }
-    // It goes: others are admitted once a run has begun, or after a reset.
-    drop(front_end);
-    wait_while(|| rig.is_connected());
-    assert!(front_ends.admitted().is_empty());
-    assert_eq!(refused(address, "camel", &LOGS).0, ByeReason::TOO_MANY);
-    front_ends.forget_absent();
-    let opening = Opening { name: "camel", session: 8, run: [0; 16], logs: &LOGS, key_bits: 64 };
-    let camel = FrontEnd::connect(address, &opening);
-    assert_eq!(camel.grants[0].answer, GrantAnswer::Waits);
-    assert_eq!(front_ends.admitted()[0].name, "camel");
-    rig.standby.end();
-}
-
-const TWO_SOURCES: &str = "accept[0] admits 1 sources of a front-end, got 2";
-
-#[test]
-fn a_front_end_for_which_there_is_no_memory_is_refused_with_the_sum() {
-    let mut rig = accepting();
-    rig.config.accept[0].source.fragment_bytes_max = 1 << 30;
-    rig.config.build.event_bytes_max = Some(1 << 30);
-    let standing = rig.standby.stand(&rig.config).unwrap();
-    let (reason, retry_ms, text) = refused(standing.addresses()[0], "camera", &LOGS);
-    assert_eq!((reason, retry_ms), (ByeReason::DOES_NOT_FIT, 0));
-    let expected = "with \"camera\", memory.budget: expected at least ";
-    assert!(text.starts_with(expected), "{text}");
-    assert!(rig.standby.front_ends().admitted().is_empty());
-    rig.standby.end();
-}
-
-#[test]
-fn a_run_of_nothing_is_not_begun() {
-    let mut rig = accepting();
-    rig.config.sources.clear();
-    let error = Recorder::start_paused(rig.config.clone()).unwrap_err().to_string();
-    assert!(error.contains("a connected front-end that [[accept]] admits, got none"), "{error}");
-    rig.standby.end();
 }

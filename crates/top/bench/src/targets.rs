@@ -147,60 +147,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         let delay = keeps.then(|| until_durable(bench, arrangement)).transpose()?;
         found.push(Found { name: arrangement.name, rounds, delay });
     }
-    let share = if bench.quick { |_: f64| "-".to_owned() } else { |share| format!("{share:.2}") };
-    let middle = |one: &Found, figure: fn(&Round) -> f64, shown: fn(f64) -> String| match one {
-        Found { rounds, .. } if rounds.is_empty() => "-".to_owned(),
-        Found { rounds, .. } => shown(median(rounds.iter().map(figure))),
-    };
-    let rates = table(
-        &found,
-        &[
-            ("targets", &|one| one.name.to_owned()),
-            ("bytes/s", &|one| middle(one, |round| round.recorded.point.bytes_per_second, bytes)),
-            ("until durable", &|one| {
-                middle(one, |round| round.recorded.point.durable_bytes_per_second, bytes)
-            }),
-            ("receive", &|one| middle(one, |round| round.recorded.point.receive_percent, percent)),
-            ("build", &|one| middle(one, |round| round.recorded.point.build_percent, percent)),
-            ("write", &|one| middle(one, |round| round.recorded.point.write_percent, percent)),
-            ("emulate", &|one| middle(one, |round| round.recorded.point.emulate_percent, percent)),
-            ("node", &|one| match one
-                .rounds
-                .iter()
-                .any(|round| round.recorded.node_percent.is_some())
-            {
-                true => {
-                    middle(one, |round| round.recorded.node_percent.unwrap_or_default(), percent)
-                }
-                false => "-".to_owned(),
-            }),
-            ("s/GB", &|one| middle(one, |round| round.recorded.all_seconds_per_gb, seconds_per_gb)),
-            ("limit", &|one| middle(one, |round| round.limit_bytes_per_second, bytes)),
-            ("share", &|one| middle(one, Round::share, share)),
-        ],
-    );
-    let section = Section::new("Highest rate without loss", rates)
-        .note(
-            "Bytes/s: of one target, at the highest rate that lost nothing; until durable: over \
-             the time until all was on disk, without what memory holds at the end.",
-        )
-        .note(
-            "Limit: direct write, half of it for two places, with a node the smaller of that and \
-             of TCP loopback, or receive and discard flat out; the mean of right before and right \
-             behind each recording. Share: until durable, of its limit; median of the recordings.",
-        )
-        .note(both_note(bench, &found));
-    let delays = table(
-        found.iter().filter_map(|one| Some((one.name, one.delay.as_ref()?))),
-        &[
-            ("targets", &|(name, _)| (*name).to_owned()),
-            ("bytes/s", &|(_, delay)| bytes(delay.bytes_per_second)),
-            ("median", &|(_, delay)| format!("{:.1} ms", delay.median_ms)),
-            ("99 %", &|(_, delay)| format!("{:.1} ms", delay.p99_ms)),
-        ],
-    );
-    let delays = Section::new("From send until durable", delays)
-        .note("Fragments of 10 kB of one front-end, in all targets.");
+    let section = rates_section(bench, &found);
+    let delays = delays_section(&found);
     let two = found.iter().find(|one| one.name == TWO_FOLDERS);
     let rounds = two.map_or(&[][..], |two| &two.rounds);
     let durable = (!rounds.is_empty()).then(|| median(rounds.iter().map(Round::durable_hz)));
@@ -221,6 +169,63 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     };
     let all = All { found, fixed, pauses, frozen: while_frozen, shared };
     Report::new("targets", bench, sections, &all)
+}
+
+fn rates_section(bench: &Bench<'_>, found: &[Found]) -> Section {
+    let share = if bench.quick { |_: f64| "-".to_owned() } else { |share| format!("{share:.2}") };
+    let middle = |one: &Found, figure: fn(&Round) -> f64, shown: fn(f64) -> String| match one {
+        Found { rounds, .. } if rounds.is_empty() => "-".to_owned(),
+        Found { rounds, .. } => shown(median(rounds.iter().map(figure))),
+    };
+    let has_node = |one: &Found| one.rounds.iter().any(|one| one.recorded.node_percent.is_some());
+    let rates = table(
+        found,
+        &[
+            ("targets", &|one| one.name.to_owned()),
+            ("bytes/s", &|one| middle(one, |round| round.recorded.point.bytes_per_second, bytes)),
+            ("until durable", &|one| {
+                middle(one, |round| round.recorded.point.durable_bytes_per_second, bytes)
+            }),
+            ("receive", &|one| middle(one, |round| round.recorded.point.receive_percent, percent)),
+            ("build", &|one| middle(one, |round| round.recorded.point.build_percent, percent)),
+            ("write", &|one| middle(one, |round| round.recorded.point.write_percent, percent)),
+            ("emulate", &|one| middle(one, |round| round.recorded.point.emulate_percent, percent)),
+            ("node", &|one| match has_node(one) {
+                true => {
+                    middle(one, |round| round.recorded.node_percent.unwrap_or_default(), percent)
+                }
+                false => "-".to_owned(),
+            }),
+            ("s/GB", &|one| middle(one, |round| round.recorded.all_seconds_per_gb, seconds_per_gb)),
+            ("limit", &|one| middle(one, |round| round.limit_bytes_per_second, bytes)),
+            ("share", &|one| middle(one, Round::share, share)),
+        ],
+    );
+    Section::new("Highest rate without loss", rates)
+        .note(
+            "Bytes/s: of one target, at the highest rate that lost nothing; until durable: over \
+             the time until all was on disk, without what memory holds at the end.",
+        )
+        .note(
+            "Limit: direct write, half of it for two places, with a node the smaller of that and \
+             of TCP loopback, or receive and discard flat out; the mean of right before and right \
+             behind each recording. Share: until durable, of its limit; median of the recordings.",
+        )
+        .note(both_note(bench, found))
+}
+
+fn delays_section(found: &[Found]) -> Section {
+    let delays = table(
+        found.iter().filter_map(|one| Some((one.name, one.delay.as_ref()?))),
+        &[
+            ("targets", &|(name, _)| (*name).to_owned()),
+            ("bytes/s", &|(_, delay)| bytes(delay.bytes_per_second)),
+            ("median", &|(_, delay)| format!("{:.1} ms", delay.median_ms)),
+            ("99 %", &|(_, delay)| format!("{:.1} ms", delay.p99_ms)),
+        ],
+    );
+    Section::new("From send until durable", delays)
+        .note("Fragments of 10 kB of one front-end, in all targets.")
 }
 
 fn seconds_per_gb(seconds: f64) -> String {

@@ -9,7 +9,7 @@ use catchment_fixtures::wait_while;
 use catchment_frontend::{Frontend, KeyKind, Reading, Setting, SourceConfig};
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{Run, Verdict, audit};
-use catchment_wire::event_link::{self, KeyKind, Presence, SourceLog};
+use catchment_wire::event_link::{self, Presence, SourceLog};
 use catchment_wire::session::{
     self, CONTROL_BYTES_MAX, Connection, Encoder, Hello, Log, Logs, Preamble, Release, Service,
     Stage, Text,

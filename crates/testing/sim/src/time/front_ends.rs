@@ -113,6 +113,7 @@ fn sender(case: &Case, number: usize, are_together: bool) -> SenderPlan {
         release: Release::Durable,
         is_odd: chance.below(3) == 0,
         is_naive: chance.below(3) == 0,
+        marks: false,
         manners: None,
     }
 }
