@@ -60,7 +60,7 @@ fn what_is_sent_while_the_front_end_starts_is_of_the_run_whether_or_not_it_agree
         wire.settle();
         wire.sender.answer(1, AnswerKind::Agreed, "");
         wire.settle();
-        assert_eq!(kinds(&wire), []);
+        assert!(kinds(&wire).is_empty());
         wire.recorder.command(CommandKind::START.0, 43, &[]);
         wire.settle();
         // As its callback does.
