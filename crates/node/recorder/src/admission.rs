@@ -315,6 +315,10 @@ impl Sessions {
         for (number, (record, source_log)) in opening.logs.iter().enumerate() {
             let name = opening.source_name(record);
             let log = match self.source_for(index, &name, source_log) {
+                // It was one of its sources before.
+                Ok(source) if accepted.is_err() && self.sources[source].is_admitted() => {
+                    Log::refused((record.connection, record.made), ByeReason::NAME)
+                }
                 Ok(source) if !delivered.contains_key(&source) => {
                     delivered.insert(source, number);
                     let mut log = self.join(ingest, opening, (record, source_log), source)?;

@@ -109,7 +109,7 @@ fn a_run_of_nothing_is_not_begun() {
 /// A rig in which a front-end with one source is admitted, and it listens; its fragments are short.
 fn standing() -> (Rig, Standing, SocketAddr) {
     let mut rig = accepting();
-    rig.config.accept[0].source.fragment_bytes_max = 1 << 20;
+    rig.config.accept[0].source.fragment_bytes_max = 4 << 20;
     let standing = rig.standby.stand(&rig.config).unwrap();
     let address = standing.addresses()[0];
     (rig, standing, address)
@@ -117,10 +117,11 @@ fn standing() -> (Rig, Standing, SocketAddr) {
 
 /// Connects, and comes again as long as it is told to come later.
 fn arrive(address: SocketAddr, opening: &Opening<'_>) -> FrontEnd {
+    let may_come_later = [ByeReason::LATER, ByeReason::NAME_IN_USE];
     loop {
         let front_end = FrontEnd::connect(address, opening);
         match &front_end.bye {
-            Some((bye, _)) if bye.retry_ms > 0 => {
+            Some((bye, _)) if may_come_later.contains(&bye.reason) => {
                 std::thread::sleep(Duration::from_millis(bye.retry_ms.into()));
             }
             _ => {
@@ -196,5 +197,20 @@ fn a_front_end_that_was_forgotten_does_not_resume_where_others_have_its_place() 
     let resumed = FrontEnd::connect(address, &Opening::of("camera", 7, &LOGS)).read_bye().0;
     assert_eq!((resumed.reason, resumed.retry_ms), (ByeReason::TOO_MANY, 1_000));
     assert_eq!(front_ends.admitted()[0].name, "camel");
+    rig.standby.end();
+}
+
+#[test]
+fn a_front_end_that_was_forgotten_does_not_begin_anew_where_others_have_its_place() {
+    let (rig, _standing, address) = standing();
+    let front_ends = rig.standby.front_ends();
+    drop(arrive(address, &Opening::of("camera", 7, &LOGS)));
+    wait_while(|| rig.is_connected());
+    front_ends.forget_absent();
+    let _camel = arrive(address, &Opening::of("camel", 8, &LOGS));
+    // The thread still has the session before, with the same sources.
+    let (reason, retry_ms, text) = refused(address, "camera", &LOGS);
+    assert_eq!((reason, retry_ms), (ByeReason::TOO_MANY, 1_000), "{text}");
+    assert!(front_ends.admitted().iter().map(|one| &*one.name).eq(["camel"]));
     rig.standby.end();
 }
