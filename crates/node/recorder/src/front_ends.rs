@@ -627,7 +627,8 @@ mod tests {
 
     #[test]
     fn a_front_end_that_is_not_of_the_configuration_any_more_is_missed_by_nobody() {
-        let source = |name: &str| SourceConfig::over_session(name, "127.0.0.1:7300".parse().unwrap());
+        let source =
+            |name: &str| SourceConfig::over_session(name, "127.0.0.1:7300".parse().unwrap());
         let config = |name: &str| RecorderConfig::new("".into(), vec![source(name)]);
         let front_ends = FrontEnds::new(&config("camera/left"));
         front_ends.tell("camera", |one| one.begin(true, Release::Durable));
