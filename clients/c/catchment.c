@@ -1527,6 +1527,19 @@ static void core_leave(struct core *core, uint64_t now) {
     core->deadline = now + FAREWELL_NS;
 }
 
+/* The marks begin of a start, each once. They stand before what the front-end makes while it
+   starts: the callback may send, and so may a thread that it begins. */
+static void core_start(struct core *core) {
+    const struct command *command = &core->command;
+    for (uint32_t i = 0; i < core->log_count; i++) {
+        struct log *log = &core->logs[i];
+        int is_marked = (log->flags & CATCHMENT_MARKS) != 0;
+        if (!is_marked || !memcmp(log->begun_run, command->run, 16)) continue;
+        log_begin_run(log, command->run, command->run_number);
+        log_settle(core, log);
+    }
+}
+
 /* The front-end's answer to the open command. */
 static void core_answer(struct core *core, const char *refusal) {
     struct command *command = &core->command;
@@ -1550,13 +1563,10 @@ static void core_answer(struct core *core, const char *refusal) {
         core->setting_count = command->setting_count;
         memcpy(core->settings, command->settings, sizeof core->settings);
     }
+    if (command->kind == CATCHMENT_START) core_start(core);
     for (uint32_t i = 0; i < core->log_count; i++) {
         struct log *log = &core->logs[i];
-        int is_marked = (log->flags & CATCHMENT_MARKS) != 0;
         if (is_set) log->settings_at = 0;
-        int is_new = memcmp(log->begun_run, command->run, 16) != 0;
-        if (command->kind == CATCHMENT_START && is_marked && is_new)
-            log_begin_run(log, command->run, command->run_number);
         if (command->kind == CATCHMENT_STOP && log->is_in_run) {
             log->is_in_run = 0;
             if (!log->must_begin) log->end_run = command->run_number, log->must_end = 1;
@@ -2195,6 +2205,7 @@ static void service_command(catchment *c) {
     if (c->core.command.state != COMMAND_CALL) return;
     c->core.command.state = COMMAND_LATER; /* catchment_answer may come before it returns */
     c->calling = c->core.command;
+    if (command->kind == CATCHMENT_START) core_start(&c->core);
     unlock(c);
     if (command->kind == COMMAND_SET) {
         for (uint32_t i = 0; i < command->setting_count && result == CATCHMENT_AGREED; i++) {

@@ -87,8 +87,10 @@ def test_each_command_can_be_refused_and_does_nothing_then(driver: Path, kind: i
     with commanded(driver, refuse=kind, stops=1) as to:
         assert to.obey(kind) == (REFUSED, "no high voltage")
         assert to.camera.do("send 0 5 100")["sent"] == 5
-        to.recorder.wait_taken(5)  # it is not paused
-        assert to.marks() == []
+        # It is not paused. The mark of a start stands before the callback.
+        marks = [BEGIN] if kind == START else []
+        to.recorder.wait_taken(5 + 2 * len(marks))
+        assert to.marks("a") == to.marks("b") == marks
 
 
 @pytest.mark.parametrize("kind", [PREPARE, START, PAUSE, CONTINUE, STOP, CANCEL])
@@ -97,12 +99,27 @@ def test_each_command_can_be_worked_at_and_answered_later(driver: Path, kind: in
         number = to.give(kind)
         times = 2 if kind == PREPARE else 1  # again each second
         to.recorder.wait(lambda: to.answers(number) == [(WORKING, "")] * times)
-        assert to.marks() == []
+        marks = [BEGIN] if kind == START else []
+        to.recorder.wait_taken(2 * len(marks))
+        assert to.marks() == marks
         assert to.camera.do("answer 0")["result"] == 0
         last = (AGREED if kind == PREPARE else DONE, "")
         to.recorder.wait(lambda: last in to.answers(number))
         assert to.called() == [f"{kind} 42"]
         assert to.camera.do("answer 0")["error"] == "no command waits for an answer"
+
+
+def test_what_is_sent_while_the_front_end_starts_is_of_the_run(driver: Path) -> None:
+    with commanded(driver, later=START) as to:
+        number = to.give(START)
+        to.recorder.wait(lambda: (WORKING, "") in to.answers(number))
+        assert to.camera.do("send 0 2 10")["sent"] == 2
+        assert to.camera.do("answer 0")["result"] == 0
+        to.recorder.wait(lambda: (DONE, "") in to.answers(number))
+        to.recorder.wait_taken(4)
+        items = to.recorder.log("a").items
+        assert [item.kind == BEGIN for item in items] == [True, False, False]
+        assert to.marks("b") == [BEGIN]
 
 
 def test_the_session_goes_on_beside_a_callback_that_takes_long(driver: Path) -> None:

@@ -24,7 +24,7 @@ pub struct ClosingEvent {
     pub groups: u64,
     /// Whether each required source that is expected in it delivered.
     pub complete: bool,
-    /// Why it is in no frame whatever came of it, by the ledger's entry that counts its fragments.
+    /// Why no frame has it, complete or not, by the ledger's entry that counts its fragments.
     pub unwanted: Option<Entry>,
     pub reason: CloseReason,
 }
@@ -108,7 +108,7 @@ impl Closing {
     }
 }
 
-/// Whether fragments that are counted so are of an event in which nobody is missed.
+/// Whether fragments that are counted so are of an event in which no source counts as missing.
 pub fn is_unwanted(reason: Entry) -> bool {
     matches!(reason, Entry::FragmentsDiscardedPaused | Entry::FragmentsOutsideRun)
 }

@@ -12,15 +12,19 @@
 //!   before that by a promise alone is none; events that it has passed so wait for its first key,
 //!   as far as events wait at all.
 //! - It ends behind the earliest last key of those that have marked an end: what each has passed.
-//!   One that has delivered and dropped nothing in the run has no last key: it is missing in what
-//!   the others delivered, and takes nothing of that away.
-//! - Only required sources that are expected in all events move the edges, since nobody misses the
-//!   others; and an end only one that is awaited: what is dead is judged by the others' edges.
-//! - A begin counts until `edge_ns` after the first event that is wanted: who joins a run that is
-//!   being recorded moves nothing. An end counts whenever it comes; it is said only while the run
-//!   is being stopped, and a source with a backlog comes to its mark late.
-//! - The begin is not behind what the slowest source has passed when its window closes: a source
-//!   whose numbers are far off does not discard the data of the others.
+//!   One that has delivered and dropped nothing in the run has no last key, nor has one whose
+//!   session has said no number: it is counted as missing in what the others delivered, and the
+//!   run keeps that.
+//! - Only required sources that are expected in all events move the edges, since an event without
+//!   one of the others is complete; and an end only one that is awaited: what is dead, and what is
+//!   idle, is judged by the others' edges.
+//! - A begin counts until `edge_ns` after the first event that is wanted: a source that joins a run
+//!   that is being recorded does not move its begin. An end counts whenever it arrives; the
+//!   recorder accepts it only while the run is being stopped, and the mark of a source with a
+//!   backlog arrives late.
+//! - When its window closes, the begin is not behind what the slowest source has passed that is
+//!   awaited or has taken part: a source whose numbers are far off does not discard the data of
+//!   the others.
 //! - What sources say are numbers, or times as their clocks have them. They move the edges when
 //!   they have keys, as in a run that is stopped before each source has delivered something.
 //!
@@ -43,6 +47,10 @@ pub trait Promised {
 
     /// The key below which nothing of any awaited source will come.
     fn promised(&self) -> u64;
+
+    /// The key below which nothing of a source will come, whether or not it is awaited; none if
+    /// that is not known.
+    fn passed_key(&self, index: usize) -> Option<u64>;
 }
 
 /// The edges of a run.
@@ -176,12 +184,17 @@ impl Edges {
         };
     }
 
-    /// A source has marked that the run ends. It has passed the numbers below that one, if it is
-    /// awaited.
-    pub fn end(&mut self, index: usize, passed: Option<u64>) {
+    /// Whether a source has delivered or dropped something in the run.
+    pub fn takes_part(&self, index: usize) -> bool {
+        self.sources[index].takes_part
+    }
+
+    /// A source that is awaited has marked that the run ends. It has passed the numbers below that
+    /// one. With 0 its session has said no number, as one that has just begun, and has no last key.
+    pub fn end(&mut self, index: usize, passed: u64) {
         let source = &mut self.sources[index];
-        if source.is_required && source.takes_part && passed.is_some() {
-            source.end = passed;
+        if source.is_required && source.takes_part && passed > 0 {
+            source.end = Some(passed);
             self.has_unplaced = true;
         }
     }
@@ -224,7 +237,13 @@ impl Edges {
             }
         }
         if self.is_late(now_ns) {
-            self.keys.start = self.keys.start.min(promises.promised());
+            // Also those that events do not wait for at this moment: if only the one whose numbers
+            // are far off is awaited, the begin would stay there for the whole run.
+            let sources = self.sources.iter().enumerate();
+            let in_run = sources.filter(|(_, source)| source.is_required && source.takes_part);
+            let passed = in_run.map(|(index, _)| promises.passed_key(index).unwrap_or(0)).min();
+            let slowest = promises.promised().min(passed.unwrap_or(u64::MAX));
+            self.keys.start = self.keys.start.min(slowest);
             self.sources.iter_mut().for_each(|source| source.first = First::Taken);
             (self.is_due, self.waits_below) = (false, 0);
         }
@@ -248,5 +267,66 @@ impl Edges {
     /// Whether marks move the begin no more.
     fn is_late(&self, now_ns: u64) -> bool {
         self.begun_ns.is_some_and(|begun_ns| now_ns.saturating_sub(begun_ns) > self.edge_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sources whose numbers are keys. The first one is slow, and the other one far ahead.
+    struct Sources {
+        is_slow_awaited: bool,
+    }
+
+    const PASSED: [u64; 2] = [10, 100_001];
+
+    impl Promised for Sources {
+        fn key_of(&self, _: usize, number: u64) -> Option<u64> {
+            Some(number)
+        }
+
+        fn is_awaited(&self, index: usize) -> bool {
+            index == 1 || self.is_slow_awaited
+        }
+
+        fn promised(&self) -> u64 {
+            if self.is_slow_awaited { PASSED[0] } else { PASSED[1] }
+        }
+
+        fn passed_key(&self, index: usize) -> Option<u64> {
+            Some(PASSED[index])
+        }
+    }
+
+    #[test]
+    fn a_begin_that_is_far_off_is_set_back_also_while_the_slow_source_is_idle() {
+        for is_slow_awaited in [true, false] {
+            let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+            (config.promising, config.edge_ns) = (vec![true; 2], 2);
+            let mut edges = Edges::new(&config);
+            (0..2).for_each(|index| edges.begin(index, 0));
+            edges.deliver(0, 5);
+            edges.deliver(1, 100_000);
+            let sources = Sources { is_slow_awaited };
+            edges.settle(&sources, || true, 0);
+            assert_eq!(edges.begin_key(), 100_000);
+            edges.settle(&sources, || true, 3);
+            assert_eq!(edges.begin_key(), 10);
+        }
+    }
+
+    #[test]
+    fn a_session_that_has_said_no_number_has_no_last_key() {
+        let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+        config.promising = vec![true; 2];
+        let mut edges = Edges::new(&config);
+        (0..2).for_each(|index| edges.deliver(index, 5));
+        edges.end(0, 0);
+        edges.settle(&Sources { is_slow_awaited: true }, || true, 0);
+        assert!(!edges.is_outside(5..=5));
+        edges.end(1, 5);
+        edges.settle(&Sources { is_slow_awaited: true }, || true, 0);
+        assert!(edges.is_outside(5..=5));
     }
 }

@@ -24,6 +24,7 @@ mod promised_times;
 mod promises;
 mod quorum;
 mod repetition;
+mod second_sessions;
 mod support;
 mod time;
 mod wanted;

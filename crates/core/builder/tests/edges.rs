@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use catchment_builder::{SourceNote, SourceRole};
+use catchment_builder::{Continues, SourceNote, SourceRole};
 use catchment_fixtures::Random;
 use catchment_model::Entry;
 
@@ -89,7 +89,7 @@ fn one_that_joins_later_or_is_optional_or_in_some_events_alone_moves_nothing() {
 }
 
 #[test]
-fn the_end_of_a_source_for_which_nothing_waits_is_none_of_the_run() {
+fn the_end_of_a_source_for_which_nothing_waits_is_ignored() {
     let mut rig = Rig::new(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send_all(0, 0..2, 0..10);
@@ -108,7 +108,7 @@ fn the_end_of_a_source_for_which_nothing_waits_is_none_of_the_run() {
 }
 
 #[test]
-fn a_source_that_delivered_nothing_takes_nothing_of_the_others_away() {
+fn a_source_that_delivered_nothing_is_missing_and_moves_no_end() {
     let mut rig = Rig::new(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     // The key of its mark, behind those of the run before.
@@ -268,6 +268,39 @@ fn one_that_begins_long_after_the_others_but_before_anything_is_wanted_moves_the
     rig.poll(10 * S + MS);
     rig.finish(10 * S + MS);
     assert_eq!((rig.rows.len(), of_all(&rig, Entry::FragmentsMissing)), (10, 0));
+}
+
+#[test]
+fn a_source_that_has_nothing_left_to_send_again_ends_a_run_that_goes_on() {
+    let mut settings = config(&[Required; 2]);
+    settings.continues = Some(Continues { closed_key: 98, sources: vec![Some(98); 2] });
+    let mut rig = Rig::new(settings);
+    mark(&mut rig, 0, SourceNote::Session { key_bits: 48 }, &[0, 1]);
+    rig.send(0, 0, 98..100);
+    // All of the second one was decided before.
+    mark(&mut rig, MS, SourceNote::End(98), &[1]);
+    mark(&mut rig, MS, SourceNote::End(100), &[0]);
+    rig.poll(MS);
+    rig.finish(MS);
+    let outside = rig.count(0, Entry::FragmentsOutsideRun);
+    assert_eq!((rig.rows.len(), outside, of_all(&rig, Entry::FragmentsMissing)), (0, 2, 0));
+}
+
+#[test]
+fn a_session_that_begins_before_the_stop_and_says_nothing_ends_the_run_for_no_other() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
+    rig.send_all(0, 0..2, 0..10);
+    rig.poll(0);
+    mark(&mut rig, MS, SourceNote::Session { key_bits: 48 }, &[1]);
+    mark(&mut rig, MS, SourceNote::Begin, &[1]);
+    rig.send(MS, 0, 10..20);
+    mark(&mut rig, MS, SourceNote::End(0), &[1]);
+    mark(&mut rig, MS, SourceNote::End(20), &[0]);
+    rig.poll(MS);
+    rig.finish(MS);
+    assert_eq!((rig.rows.len(), of_all(&rig, Entry::FragmentsOutsideRun)), (20, 0));
+    assert_eq!(rig.count(1, Entry::FragmentsMissing), 10);
 }
 
 /// What a source does, in its order.

@@ -71,6 +71,15 @@ impl Commands {
         Some(command)
     }
 
+    /// A new command is about to be handed to the front-end. What it makes while it starts belongs
+    /// to the run, so the mark stands before all of that. If it refuses, the mark stays: without a
+    /// fragment behind it the run's begin does not move, and its end does not without a *stop*.
+    pub fn begin(&mut self, command: &RunCommand, logs: &mut [Log]) {
+        if CommandKind(command.kind) == CommandKind::START {
+            self.mark_run(MarkKind::Begin, command.run_number, logs);
+        }
+    }
+
     /// Takes the answer to the command that is open; another one's is too late, and ignored.
     /// Returns a command that is done.
     pub fn answer(

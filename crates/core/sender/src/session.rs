@@ -554,6 +554,7 @@ impl SenderSession {
                 }
                 self.reported_before = self.reports.made();
                 if self.config.has_callbacks {
+                    self.commands.begin(&taken, &mut self.logs);
                     self.actions.push_back(Action::Command(taken));
                 } else {
                     let agrees = kind == CommandKind::PREPARE;

@@ -50,6 +50,40 @@ fn begin_and_end_of_a_run_stand_where_they_were_answered() {
 }
 
 #[test]
+fn what_is_sent_while_the_front_end_starts_is_of_the_run_whether_or_not_it_agrees() {
+    for answer in [AnswerKind::Done, AnswerKind::Refused] {
+        let mut wire = Wire::new(marking(true));
+        wire.recorder.state = RunState::None;
+        wire.settle();
+        wire.push(0, 1, b"before");
+        wire.recorder.command(CommandKind::PREPARE.0, 43, &[]);
+        wire.settle();
+        wire.sender.answer(1, AnswerKind::Agreed, "");
+        wire.settle();
+        assert!(kinds(&wire).is_empty());
+        wire.recorder.command(CommandKind::START.0, 43, &[]);
+        wire.settle();
+        // As its callback does.
+        wire.push(0, 2, b"within");
+        wire.sender.answer(2, answer, "");
+        wire.settle();
+        let items = &wire.recorder.log("camera").unwrap().items;
+        assert_eq!((kinds(&wire), items.len()), (vec![MarkKind::Begin], 3));
+        assert!(matches!(items[1].1, Taken::Mark { .. }), "{:?}", items[1]);
+        // The next run has its own.
+        wire.recorder.command(CommandKind::PREPARE.0, 44, &[]);
+        wire.settle();
+        wire.sender.answer(3, AnswerKind::Agreed, "");
+        wire.settle();
+        wire.recorder.command(CommandKind::START.0, 44, &[]);
+        wire.settle();
+        wire.sender.answer(4, AnswerKind::Done, "");
+        wire.settle();
+        assert_eq!(kinds(&wire), [MarkKind::Begin; 2]);
+    }
+}
+
+#[test]
 fn who_joins_a_run_begins_it_once() {
     let mut wire = Wire::open(marking(false));
     wire.push(0, 1, b"data");

@@ -4,7 +4,7 @@
 //! entry. Its sources are of the next run if it is connected when that is armed: they stand in the
 //! run's configuration then, as if somebody had written them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use catchment_builder::SourceRole;
 use catchment_frame::Pattern;
@@ -16,6 +16,13 @@ use crate::link_session::Ended;
 
 /// Between a configuration and the tables of the sources that were admitted to a run.
 pub const ADMITTED: &str = "\n# Admitted by [[accept]] when the run was armed.\n";
+
+/// How many new front-ends may have the whole configuration checked between two looks of a thread
+/// at its connections, which are at least 50 ms apart.
+pub(crate) const CHECKS_PER_LOOK: u32 = 4;
+/// When a front-end comes again that the next run admits, and one for which there was no check.
+const NEXT_RUN_MS: u32 = 500;
+const NEXT_LOOK_MS: u32 = 100;
 
 /// Which front-ends are admitted.
 #[derive(Clone, Debug)]
@@ -44,12 +51,38 @@ pub struct AdmittedSource {
 pub(crate) struct Admissions {
     /// None if nothing does.
     config: Option<Box<RecorderConfig>>,
+    /// Whether there is a run, armed or begun.
+    in_run: bool,
     by_front_end: BTreeMap<String, Admitted>,
+    /// Those of their sources that are required.
+    required: BTreeSet<String>,
+    /// The text of the last configuration between runs.
+    text: String,
 }
 
-struct Admitted {
+/// A front-end that was admitted.
+pub(crate) struct Admitted {
     accept: usize,
     sources: Vec<String>,
+    /// Whether it was checked with the present configuration.
+    is_checked: bool,
+}
+
+/// That a front-end is admitted.
+pub(crate) struct Admission {
+    /// What each of its sources is, but for its name.
+    pub(crate) source: SourceConfig,
+    pub(crate) before: Before,
+}
+
+/// What there was of a front-end before it was admitted.
+pub(crate) enum Before {
+    /// The same.
+    Same,
+    /// Nothing.
+    Nothing,
+    /// It was admitted with other sources.
+    Other(Admitted),
 }
 
 impl RecorderConfig {
@@ -81,26 +114,36 @@ impl RecorderConfig {
 
 impl Admissions {
     /// A run of that configuration begins, or there is none from now on. Those of whom it has
-    /// nothing are forgotten.
+    /// nothing are forgotten, and so are the names that are configured from now on.
     pub(crate) fn enter(&mut self, config: &RecorderConfig, in_run: bool) {
-        let has = |name: &String| config.sources.iter().any(|source| source.name == *name);
+        let configured: BTreeSet<&str> = config.sources.iter().map(|one| &*one.name).collect();
+        let has = |name: &String| configured.contains(name.as_str());
+        let is_same = in_run || self.text == config.text;
         self.by_front_end.retain(|front_end, one| match in_run {
             true => one.sources.iter().all(has),
             false => {
                 let entry = entry_of(config, front_end);
                 one.accept = entry.unwrap_or(one.accept);
-                entry.is_some()
+                one.is_checked &= is_same;
+                one.sources.retain(|name| !has(name));
+                entry.is_some() && !one.sources.is_empty()
             }
         });
+        if !in_run {
+            self.text.clone_from(&config.text);
+        }
+        self.in_run = in_run;
         // Where front-ends connect for each run, nobody can be admitted between two.
         let may_admit = config.standby.is_some() && !config.accept.is_empty();
         let standby = None;
         self.config = may_admit.then(|| Box::new(RecorderConfig { standby, ..config.clone() }));
+        self.find_required();
     }
 
     /// Forgets those that are gone.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.by_front_end.retain(|front_end, _| is_there(front_end));
+        self.find_required();
     }
 
     /// Whether a front-end of that name is admitted between runs; none if nobody is.
@@ -113,8 +156,9 @@ impl Admissions {
         self.by_front_end.contains_key(front_end)
     }
 
-    /// Admits a front-end with sources of these names, which are not configured. Returns what each
-    /// of them is; none if nobody is admitted.
+    /// Admits a front-end with sources of these names, which are not configured; none if nobody is
+    /// admitted. One that is admitted with these names already costs nothing, any other one of
+    /// `checks_left`.
     ///
     /// # Errors
     /// Why it is refused.
@@ -122,17 +166,65 @@ impl Admissions {
         &mut self,
         front_end: &str,
         names: &[String],
-    ) -> Result<Option<SourceConfig>, Ended> {
+        checks_left: &mut u32,
+    ) -> Result<Option<Admission>, Ended> {
         let Some(config) = self.config.as_deref() else { return Ok(None) };
         let index = entry_of(config, front_end).ok_or_else(|| no_entry(front_end))?;
+        let entry = &config.accept[index];
+        let fragment_bytes_max = config.fragment_bytes_max(&entry.source);
+        let source = SourceConfig { fragment_bytes_max, ..entry.source.clone() };
+        let is_same =
+            |one: &Admitted| one.accept == index && one.sources == names && one.is_checked;
+        if self.by_front_end.get(front_end).is_some_and(is_same) {
+            return Ok(Some(Admission { source, before: Before::Same }));
+        }
+        if self.in_run {
+            // Its configuration has the sources of the others already.
+            return Err(next_run(front_end));
+        }
+        self.check_bounds(config, (front_end, index), names)?;
+        if *checks_left == 0 {
+            let text = format!("others are being admitted before {front_end:?}");
+            return Err(Ended::new(ByeReason::LATER, NEXT_LOOK_MS, 0, text));
+        }
+        *checks_left -= 1;
+        let named = |(name, accept): (&String, usize)| SourceConfig {
+            name: name.clone(),
+            ..config.accept[accept].source.clone()
+        };
+        let others = self.by_front_end.iter().filter(|(name, _)| *name != front_end);
+        let of_others =
+            others.flat_map(|(_, one)| one.sources.iter().map(|name| (name, one.accept)));
+        let all = of_others.chain(names.iter().map(|name| (name, index))).map(named);
+        let sources = config.sources.iter().cloned().chain(all).collect();
+        let with_it = RecorderConfig { sources, ..config.clone() };
+        with_it.check_values().map_err(|error| {
+            let text = format!("with {front_end:?}, {error}");
+            Ended::new(ByeReason::DOES_NOT_FIT, 0, with_it.memory_bytes_min(), text)
+        })?;
+        let admitted = Admitted { accept: index, sources: names.to_vec(), is_checked: true };
+        let before = self.by_front_end.insert(front_end.to_owned(), admitted);
+        self.find_required();
+        let before = before.map_or(Before::Nothing, Before::Other);
+        Ok(Some(Admission { source, before }))
+    }
+
+    /// Checks that the entry of that index admits one more front-end, with these sources.
+    fn check_bounds(
+        &self,
+        config: &RecorderConfig,
+        (front_end, index): (&str, usize),
+        names: &[String],
+    ) -> Result<(), Ended> {
         let entry = &config.accept[index];
         if names.len() > entry.sources {
             let (most, got) = (entry.sources, names.len());
             let text = format!("accept[{index}] admits {most} sources of a front-end, got {got}");
             return Err(Ended::new(ByeReason::TOO_MANY, 0, most as u64, text));
         }
-        let others = || self.by_front_end.iter().filter(|(name, _)| *name != front_end);
-        if others().filter(|(_, one)| one.accept == index).count() >= entry.front_ends {
+        let is_other =
+            |(name, one): &(&String, &Admitted)| *name != front_end && one.accept == index;
+        if self.by_front_end.iter().filter(is_other).count() >= entry.front_ends {
             let most = entry.front_ends;
             let text = format!(
                 "accept[{index}] admits {most} front-ends, and has them; those that are gone are \
@@ -140,24 +232,19 @@ impl Admissions {
             );
             return Err(Ended::new(ByeReason::TOO_MANY, 1_000, most as u64, text));
         }
-        let source = |(name, accept): (&String, usize)| SourceConfig {
-            name: name.clone(),
-            ..config.accept[accept].source.clone()
-        };
-        let of_others =
-            others().flat_map(|(_, one)| one.sources.iter().map(|name| (name, one.accept)));
-        let all = of_others.chain(names.iter().map(|name| (name, index))).map(source);
-        let sources = config.sources.iter().cloned().chain(all).collect();
-        let with_it = RecorderConfig { sources, ..config.clone() };
-        with_it.check_values().map_err(|error| {
-            let text = format!("with {front_end:?}, {error}");
-            Ended::new(ByeReason::DOES_NOT_FIT, 0, with_it.memory_bytes_min(), text)
-        })?;
-        let fragment_bytes_max = config.fragment_bytes_max(&entry.source);
-        let admitted = Admitted { accept: index, sources: names.to_vec() };
-        let source = SourceConfig { fragment_bytes_max, ..entry.source.clone() };
-        self.by_front_end.insert(front_end.to_owned(), admitted);
-        Ok(Some(source))
+        Ok(())
+    }
+
+    /// Undoes that a front-end was admitted: none of its sources can be taken.
+    pub(crate) fn undo(&mut self, front_end: &str, before: Before) {
+        match before {
+            Before::Same => return,
+            Before::Nothing => drop(self.by_front_end.remove(front_end)),
+            Before::Other(other) => {
+                self.by_front_end.insert(front_end.to_owned(), other);
+            }
+        }
+        self.find_required();
     }
 
     /// The sources of the front-ends that are there, by name.
@@ -172,15 +259,26 @@ impl Admissions {
         sources
     }
 
-    /// The names of those that are required.
-    pub(crate) fn required(&self, config: &RecorderConfig) -> Vec<String> {
+    /// Those of their sources that are required.
+    pub(crate) fn required(&self) -> &BTreeSet<String> {
+        &self.required
+    }
+
+    fn find_required(&mut self) {
+        let accept = self.config.as_ref().map(|config| &config.accept);
         let is_required = |one: &&Admitted| {
-            let entry = config.accept.get(one.accept);
+            let entry = accept.and_then(|accept| accept.get(one.accept));
             entry.is_some_and(|entry| entry.source.role == SourceRole::Required)
         };
         let required = self.by_front_end.values().filter(is_required);
-        required.flat_map(|one| one.sources.iter().cloned()).collect()
+        self.required = required.flat_map(|one| one.sources.iter().cloned()).collect();
     }
+}
+
+/// That a front-end is not of the run that is armed, or has begun.
+pub(crate) fn next_run(front_end: &str) -> Ended {
+    let text = format!("{front_end:?} is not of this run, and admitted when it has ended");
+    Ended::new(ByeReason::LATER, NEXT_RUN_MS, 0, text)
 }
 
 /// That a front-end is refused for its name.
@@ -192,4 +290,81 @@ pub(crate) fn no_entry(front_end: &str) -> Ended {
 /// The index of the first entry that fits a front-end.
 fn entry_of(config: &RecorderConfig, front_end: &str) -> Option<usize> {
     config.accept.iter().position(|entry| entry.senders.fits(front_end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::standby::Standby;
+
+    /// A configuration with these sources that admits others named `cam*`.
+    fn config(names: &[&str]) -> RecorderConfig {
+        let source = |name: &str| {
+            let source = SourceConfig::over_session(name, "127.0.0.1:7300".parse().unwrap());
+            SourceConfig { fragment_bytes_max: 1 << 16, ..source }
+        };
+        let sources = names.iter().map(|name| source(name)).collect();
+        let mut config = RecorderConfig::new("run".into(), sources);
+        config.standby = Some(Standby::default());
+        let (senders, front_ends, sources) = ("cam*".parse().unwrap(), 16, 1);
+        config.accept = vec![Accept { senders, front_ends, sources, source: source("any") }];
+        config
+    }
+
+    fn admits(admissions: &mut Admissions, name: &str, checks_left: &mut u32) -> bool {
+        admissions.admit(name, &[name.to_owned()], checks_left).is_ok()
+    }
+
+    #[test]
+    fn only_a_front_end_that_is_new_costs_a_check() {
+        let mut admissions = Admissions::default();
+        admissions.enter(&config(&[]), false);
+        let mut left = 2;
+        for name in ["cam1", "cam2", "cam1", "cam2"] {
+            assert!(admits(&mut admissions, name, &mut left), "{name}");
+        }
+        assert_eq!(left, 0);
+        assert!(!admits(&mut admissions, "cam3", &mut left), "it comes later");
+        left = 1;
+        assert!(admits(&mut admissions, "cam3", &mut left));
+        // Behind a run of two of them.
+        admissions.enter(&config(&["cam1", "cam2"]), true);
+        admissions.enter(&config(&[]), false);
+        assert!(admits(&mut admissions, "cam2", &mut left) && left == 0);
+        assert!(!admits(&mut admissions, "cam3", &mut left), "it was not of the run");
+        // With another configuration, they are checked again.
+        let other = RecorderConfig { text: "other".to_owned(), ..config(&[]) };
+        admissions.enter(&other, false);
+        assert!(!admits(&mut admissions, "cam2", &mut left));
+        left = 1;
+        assert!(admits(&mut admissions, "cam2", &mut left) && left == 0);
+    }
+
+    #[test]
+    fn a_front_end_that_comes_while_a_run_is_armed_is_told_to_come_later() {
+        let mut admissions = Admissions::default();
+        admissions.enter(&config(&[]), false);
+        let mut left = 9;
+        assert!(admits(&mut admissions, "cam1", &mut left));
+        // The threads between runs still work.
+        admissions.enter(&config(&["cam1"]), true);
+        assert!(admits(&mut admissions, "cam1", &mut left), "it is of the run");
+        assert!(!admits(&mut admissions, "cam2", &mut left));
+        assert_eq!(left, 8, "no configuration with a name twice was checked");
+        admissions.enter(&config(&[]), false);
+        assert!(admits(&mut admissions, "cam2", &mut left));
+    }
+
+    #[test]
+    fn a_name_that_is_configured_is_admitted_no_more_and_keeps_nobody_out() {
+        let mut admissions = Admissions::default();
+        admissions.enter(&config(&[]), false);
+        let mut left = 9;
+        assert!(admits(&mut admissions, "cam1", &mut left));
+        assert!(admissions.required().contains("cam1"));
+        admissions.enter(&config(&["cam1"]), false);
+        assert!(!admissions.has("cam1") && admissions.required().is_empty());
+        assert!(admissions.sources(|_| true).is_empty());
+        assert!(admits(&mut admissions, "cam2", &mut left));
+    }
 }

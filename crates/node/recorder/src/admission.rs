@@ -13,7 +13,7 @@ use catchment_wire::session::{
 };
 use catchment_wire::{Protocol, channel_link, link};
 
-use crate::accept::no_entry;
+use crate::accept::{Before, next_run, no_entry};
 use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::ingest::Ingest;
 use crate::link_keys::WHOLE_BITS;
@@ -36,9 +36,8 @@ const OF_LINK: SourceLog = SourceLog {
 /// Interval of pings, and the silence after which a side closes.
 const PING_MS: u32 = 500;
 const SILENCE_MS: u32 = 2_500;
-/// When a sender connects again that came too early, and one that the next run admits.
+/// When a sender connects again that came too early.
 const LATER_MS: u32 = 200;
-const NEXT_RUN_MS: u32 = 500;
 /// The widths of keys that wrap, in bits.
 const KEY_BITS: std::ops::RangeInclusive<u8> = 16..=48;
 
@@ -69,6 +68,11 @@ impl Source {
         let lanes = is_link.then(|| (config.lanes.as_slice().into(), Arc::clone(&config.protocol)));
         let (name, is_held, log) = (name.clone(), false, None);
         Self { name, number, destination, lanes, is_held, expected_in, log }
+    }
+
+    /// Whether it is of a front-end that was admitted, and has no number yet.
+    fn is_admitted(&self) -> bool {
+        self.number == SourceId(NONE) && self.lanes.is_none()
     }
 
     /// Has the channels of others wait for those of a link, or no longer.
@@ -204,9 +208,7 @@ impl Sessions {
         opening: &Opening,
     ) -> Result<(), Ended> {
         self.detach(ingest, index);
-        // It may have been forgotten while it was away. What was refused stays refused.
-        self.accept(opening).ok();
-        let session = &mut self.sessions[index];
+        let session = &self.sessions[index];
         let is_same = session.names.iter().cloned().eq(opening.names());
         let is_of_other_run = opening.is_of_other_run([self.of_run.run, session.told]);
         let fits = |(log, (record, _)): (&Log, &(LogRecord, SourceLog))| {
@@ -215,6 +217,14 @@ impl Sessions {
         if !is_same || !session.logs.iter().zip(&opening.logs).all(fits) {
             return Err(other_logs());
         }
+        let is_configured = |log: &Log| log.destination.is_ok_and(|to| to.source != NONE);
+        let has_configured = session.logs.iter().any(is_configured);
+        // It may have been forgotten while it was away. What was refused stays refused.
+        let accepted = self.accept(opening);
+        if !has_configured {
+            accepted?;
+        }
+        let session = &mut self.sessions[index];
         session.token = opening.token.clone();
         session.opening = opening.clone();
         session.attach(ingest);
@@ -278,13 +288,37 @@ impl Sessions {
         index: usize,
         opening: &Opening,
     ) -> Result<Session, Ended> {
-        let admitted = self.accept(opening);
+        let (accepted, before) = match self.accept(opening) {
+            Ok(before) => (Ok(()), before),
+            Err(ended) => (Err(ended), Before::Same),
+        };
+        let joined = self.joined_by(ingest, index, opening, accepted);
+        if joined.is_err() {
+            // It counts for no entry.
+            let front_ends = &self.of_run.live.front_ends;
+            front_ends.undo_admission(opening.hello.name.as_str(), before);
+        }
+        self.free_unused();
+        joined
+    }
+
+    fn joined_by(
+        &mut self,
+        ingest: &mut Ingest,
+        index: usize,
+        opening: &Opening,
+        accepted: Result<(), Ended>,
+    ) -> Result<Session, Ended> {
         let mut logs = Vec::with_capacity(opening.logs.len());
         // By source, the log that delivers it: each has one.
         let mut delivered = BTreeMap::new();
         for (number, (record, source_log)) in opening.logs.iter().enumerate() {
             let name = opening.source_name(record);
             let log = match self.source_for(index, &name, source_log) {
+                // It was one of its sources before.
+                Ok(source) if accepted.is_err() && self.sources[source].is_admitted() => {
+                    Log::refused((record.connection, record.made), ByeReason::NAME)
+                }
                 Ok(source) if !delivered.contains_key(&source) => {
                     delivered.insert(source, number);
                     let mut log = self.join(ingest, opening, (record, source_log), source)?;
@@ -304,11 +338,18 @@ impl Sessions {
             logs.push(log);
         }
         if delivered.is_empty() {
-            admitted?;
+            accepted?;
             let first = logs.iter().zip(opening.names()).next();
             let is_by_time = self.of_run.live.is_by_time;
             let refusal = |(log, name): (_, String)| refusal(log, &name, is_by_time);
             return Err(first.map_or_else(Ended::silently, refusal));
+        }
+        // What an earlier session of the front-end had is its own no longer.
+        for (source, former) in self.sources.iter_mut().enumerate() {
+            let is_left = former.log.is_some_and(|(session, _)| session == index);
+            if former.is_admitted() && is_left && !delivered.contains_key(&source) {
+                former.log = None;
+            }
         }
         for (source, number) in delivered {
             self.sources[source].set_held(ingest, false);
@@ -324,44 +365,68 @@ impl Sessions {
     }
 
     /// Enters the sources of a front-end that nobody configured by name, if it is admitted: between
-    /// runs. They have no number before the run in which they take part.
+    /// runs. They have no number before the run in which they take part. Returns what there was of
+    /// it before.
     ///
     /// # Errors
     /// No entry fits, it is admitted later, or there are too many.
-    fn accept(&mut self, opening: &Opening) -> Result<(), Ended> {
+    fn accept(&mut self, opening: &Opening) -> Result<Before, Ended> {
         let is_own = |name: &String| {
             let known = self.by_name.get(name).map(|&known| &self.sources[known]);
             known.is_none_or(|known| known.destination.source == NONE)
         };
         let names: Vec<String> = opening.names().filter(is_own).collect();
         if names.is_empty() || self.service != Service::Events {
-            return Ok(());
+            return Ok(Before::Same);
         }
         let (front_ends, name) = (&self.of_run.live.front_ends, opening.hello.name.as_str());
         if !self.of_run.is_standby {
-            let text = format!("{name:?} is not of this run, and admitted when it has ended");
             return match front_ends.accepts(name) {
-                None => Ok(()),
+                None => Ok(Before::Same),
                 Some(false) => Err(no_entry(name)),
-                Some(true) => Err(Ended::new(ByeReason::LATER, NEXT_RUN_MS, 0, text)),
+                Some(true) => Err(next_run(name)),
             };
         }
-        let Some(source) = front_ends.admit(name, &names)? else { return Ok(()) };
+        let admission = front_ends.admit(name, &names, &mut self.checks_left)?;
+        let Some(admission) = admission else { return Ok(Before::Same) };
         // Nothing of it is stored: its counts have no place of their own.
         let Destination { account, chunk, .. } = self.sources[0].destination;
-        let fragment_bytes_max = source.fragment_bytes_max;
+        let fragment_bytes_max = admission.source.fragment_bytes_max;
         let destination =
             Destination { source: NONE, account, id: None, chunk, align: 1, fragment_bytes_max };
+        let is_free = |one: &Source| one.is_admitted() && one.name.is_empty();
+        let mut free = 0;
         for name in names {
-            if !self.by_name.contains_key(&name) {
-                self.by_name.insert(name.clone(), self.sources.len());
-                let (number, lanes, is_held) = (SourceId(NONE), None, false);
-                let (expected_in, log) = (None, None);
-                let source = Source { name, number, destination, lanes, is_held, expected_in, log };
-                self.sources.push(source);
+            if self.by_name.contains_key(&name) {
+                continue;
+            }
+            while self.sources.get(free).is_some_and(|one| !is_free(one)) {
+                free += 1;
+            }
+            self.by_name.insert(name.clone(), free);
+            let (number, lanes, is_held) = (SourceId(NONE), None, false);
+            let (expected_in, log) = (None, None);
+            let source = Source { name, number, destination, lanes, is_held, expected_in, log };
+            match self.sources.get_mut(free) {
+                Some(place) => *place = source,
+                None => self.sources.push(source),
             }
         }
-        Ok(())
+        Ok(admission.before)
+    }
+
+    /// Frees the indices of admitted sources that no session delivers, for others: a front-end that
+    /// comes again and again with other names costs no memory.
+    fn free_unused(&mut self) {
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if source.is_admitted() && source.log.is_none() && !source.name.is_empty() {
+                self.by_name.remove(&source.name);
+                source.name.clear();
+                if self.reference == Some(index) {
+                    self.reference = None;
+                }
+            }
+        }
     }
 
     /// The log of a source that joins the run. What its sender holds of another run is not this

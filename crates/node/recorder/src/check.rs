@@ -1,6 +1,6 @@
 //! The bounds of all values of a [`RecorderConfig`], each of them once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -260,10 +260,11 @@ impl RecorderConfig {
         require((least..=SOURCES_MAX).contains(&count), "sources", expected, count)?;
         check_links(&self.links, self.frame.duration_ns)?;
         let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+        let mut ports = Ports::default();
         for (index, source) in self.sources.iter().enumerate() {
             let path = format!("sources[{index}]");
             let (name, address) = (&source.name, source.address);
-            match self.check_connections(&path, index)? {
+            match check_connections(&path, source, &mut ports)? {
                 true => check_name(&format!("{path}.name"), name, &mut names)?,
                 false => {
                     check_endpoint(&path, name, address, &source.from, &mut names, &mut addresses)?;
@@ -310,36 +311,47 @@ impl RecorderConfig {
         }
         Ok(())
     }
+}
 
-    /// Checks a source of connections, which may share its port with others: these have its
-    /// protocol and its senders, and other ids. Returns whether one before it has the port.
-    fn check_connections(&self, path: &str, index: usize) -> Result<bool, ConfigError> {
-        let source = &self.sources[index];
-        let (protocol, transport) = (source.protocol.name(), source.protocol.transport());
-        if !transport.is_connections() {
-            return Ok(false);
-        }
-        let has_id = source.id.is_some() || transport == Transport::Sessions;
-        let expected = format_args!("a number: with protocol {protocol:?}, fragments carry it");
-        require(has_id, &format!("{path}.id"), expected, "none")?;
-        let shares = |other: &&SourceConfig| {
-            other.protocol.transport().is_connections() && other.address == source.address
-        };
-        let before = self.sources[..index].iter().filter(shares);
-        let mut shared = false;
-        for SourceConfig { name, protocol: other, from, id, .. } in before {
-            let key = |name| format!("{path}.{name}");
-            let expected = format_args!("{:?}, as {name} has, which shares the port", other.name());
-            require(other.name() == protocol, &key("protocol"), expected, protocol)?;
-            let expected = format_args!("the networks of {name}, which shares the port");
-            require(*from == source.from, &key("from"), expected, "others")?;
-            let expected = format_args!("an id other than that of {name} on the same port");
-            let is_other = *id != source.id || transport == Transport::Sessions;
-            require(is_other, &key("id"), expected, source.id.unwrap_or(0))?;
-            shared = true;
-        }
-        Ok(shared)
+/// The ports of the sources of connections.
+#[derive(Default)]
+struct Ports<'a> {
+    /// The first source of each.
+    first: BTreeMap<SocketAddr, &'a SourceConfig>,
+    /// The names of the sources with ids, by port and id.
+    ids: BTreeMap<(SocketAddr, Option<u32>), &'a str>,
+}
+
+/// Checks a source of connections, which may share its port with others: these have its protocol
+/// and its senders, and other ids. Returns whether one before it has the port.
+fn check_connections<'a>(
+    path: &str,
+    source: &'a SourceConfig,
+    ports: &mut Ports<'a>,
+) -> Result<bool, ConfigError> {
+    let (protocol, transport) = (source.protocol.name(), source.protocol.transport());
+    if !transport.is_connections() {
+        return Ok(false);
     }
+    let has_id = source.id.is_some() || transport == Transport::Sessions;
+    let expected = format_args!("a number: with protocol {protocol:?}, fragments carry it");
+    require(has_id, &format!("{path}.id"), expected, "none")?;
+    let first = ports.first.get(&source.address).copied();
+    if let Some(SourceConfig { name, protocol: other, from, .. }) = first {
+        let expected = format_args!("{:?}, as {name} has, which shares the port", other.name());
+        require(other.name() == protocol, &format!("{path}.protocol"), expected, protocol)?;
+        let expected = format_args!("the networks of {name}, which shares the port");
+        require(*from == source.from, &format!("{path}.from"), expected, "others")?;
+    } else {
+        ports.first.insert(source.address, source);
+    }
+    if transport != Transport::Sessions {
+        let same = ports.ids.insert((source.address, source.id), &source.name);
+        let name = same.unwrap_or_default();
+        let expected = format_args!("an id other than that of {name} on the same port");
+        require(same.is_none(), &format!("{path}.id"), expected, source.id.unwrap_or(0))?;
+    }
+    Ok(first.is_some())
 }
 
 /// Checks the properties common to sources and links; `path` is the key of the table.

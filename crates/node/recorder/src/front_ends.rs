@@ -14,8 +14,8 @@ use catchment_wire::event_link::CommandKind;
 use catchment_wire::session::{Release, RunState, Text};
 use parking_lot::Mutex;
 
-use crate::accept::{Admissions, AdmittedSource};
-use crate::config::{RecorderConfig, SourceConfig};
+use crate::accept::{Admission, Admissions, AdmittedSource, Before};
+use crate::config::RecorderConfig;
 use crate::link_log::Outside;
 use crate::link_session::Ended;
 
@@ -197,7 +197,7 @@ pub struct FrontEnds {
 
 #[derive(Default)]
 struct Shared {
-    /// The sources that are required.
+    /// The configured sources that are required.
     required: BTreeSet<String>,
     in_run: bool,
     /// Where all are to be. Nobody commands them without it.
@@ -226,14 +226,18 @@ impl FrontEnds {
         let required = config.sources.iter().filter(|one| one.role == SourceRole::Required);
         let mut shared = self.shared.lock();
         shared.admissions.enter(config, in_run);
-        let admitted = shared.admissions.required(config);
-        shared.required = required.map(|source| source.name.clone()).chain(admitted).collect();
+        shared.required = required.map(|source| source.name.clone()).collect();
         (shared.in_run, shared.goal) = (in_run, None);
         let durable_ns = config.frame.time_ns.saturating_add(config.write.sync_interval_ns);
         let buffer_ms_min = durable_ns.saturating_add(SPARE_NS).div_ceil(1_000_000);
         let buffer_ms_min = buffer_ms_min.try_into().unwrap_or(u32::MAX);
         shared.buffer_ms_min = buffer_ms_min;
-        shared.by_name.retain(|_, one| one.is_connected || one.is_required && !one.has_left);
+        let Shared { required, admissions, by_name, .. } = &mut *shared;
+        by_name.retain(|name, one| {
+            // It may not be of this configuration any more.
+            one.is_required &= has_of(required, name) || has_of(admissions.required(), name);
+            one.is_connected || one.is_required && !one.has_left
+        });
         for one in shared.by_name.values_mut() {
             (one.in_run, one.stage, one.is_drained) = (in_run, Stage::Free, false);
             (one.doing, one.refusal) = (None, None);
@@ -276,13 +280,14 @@ impl FrontEnds {
         &self,
         front_end: &str,
         names: &[String],
-    ) -> Result<Option<SourceConfig>, Ended> {
-        let Shared { admissions, required, .. } = &mut *self.shared.lock();
-        let admitted = admissions.admit(front_end, names)?;
-        if admitted.as_ref().is_some_and(|source| source.role == SourceRole::Required) {
-            required.extend(names.iter().cloned());
-        }
-        Ok(admitted)
+        checks_left: &mut u32,
+    ) -> Result<Option<Admission>, Ended> {
+        self.shared.lock().admissions.admit(front_end, names, checks_left)
+    }
+
+    /// See [`Admissions::undo`].
+    pub(crate) fn undo_admission(&self, front_end: &str, before: Before) {
+        self.shared.lock().admissions.undo(front_end, before);
     }
 
     /// Has all go to a stage, now and when they come. What was refused is asked for again.
@@ -396,7 +401,8 @@ impl FrontEnds {
 
     /// Whether a source of that name is required.
     pub(crate) fn is_required(&self, source: &str) -> bool {
-        self.shared.lock().required.contains(source)
+        let Shared { required, admissions, .. } = &*self.shared.lock();
+        required.contains(source) || admissions.required().contains(source)
     }
 
     /// The next change that a front-end has not been asked for; those up to `done` were.
@@ -579,6 +585,13 @@ impl std::fmt::Debug for FrontEnds {
     }
 }
 
+/// Whether one of these sources is of that front-end.
+fn has_of(sources: &BTreeSet<String>, front_end: &str) -> bool {
+    let log = format!("{front_end}/");
+    let first = sources.range(log.clone()..).next();
+    sources.contains(front_end) || first.is_some_and(|source| source.starts_with(&log))
+}
+
 const GONE: &str = "it has gone away";
 /// Changes that wait for a front-end, or whose outcome is remembered.
 const CHANGES_MAX: usize = 16;
@@ -590,6 +603,7 @@ const TEXT_BYTES_MAX: usize = 1_024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SourceConfig;
 
     #[test]
     fn a_buffer_is_too_small_that_fills_before_what_is_in_it_is_durable() {
@@ -609,5 +623,18 @@ mod tests {
         assert!(short(470).is_some());
         front_ends.tell("camera", FrontEnd::leave);
         assert_eq!(front_ends.list()["camera"].buffer_short(), None, "it is not there");
+    }
+
+    #[test]
+    fn a_front_end_that_is_not_of_the_configuration_any_more_is_missed_by_nobody() {
+        let source =
+            |name: &str| SourceConfig::over_session(name, "127.0.0.1:7300".parse().unwrap());
+        let config = |name: &str| RecorderConfig::new("".into(), vec![source(name)]);
+        let front_ends = FrontEnds::new(&config("camera/left"));
+        front_ends.tell("camera", |one| one.begin(true, Release::Durable));
+        front_ends.enter(&config("camera/right"), false);
+        assert!(front_ends.list()["camera"].is_missed());
+        front_ends.enter(&config("camera-2"), true);
+        assert!(front_ends.list().is_empty());
     }
 }

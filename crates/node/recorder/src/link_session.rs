@@ -271,8 +271,13 @@ impl Session {
     /// Whether its sender has been gone for longer than events wait for it, and has sent nothing
     /// for this run: another one may deliver its sources.
     pub(crate) fn is_gone(&self) -> bool {
-        let is_outside = self.logs.iter().all(|log| log.outside_until == u64::MAX);
-        self.control.is_none() && matches!(self.wait, Wait::Over) && is_outside
+        self.control.is_none() && matches!(self.wait, Wait::Over) && self.is_outside()
+    }
+
+    /// Whether none of its logs has an item of the run. One that was refused has none in any.
+    fn is_outside(&self) -> bool {
+        let mut logs = self.logs.iter().filter(|log| log.destination.is_ok());
+        logs.all(|log| log.outside_until == u64::MAX)
     }
 
     /// Counts what its sender held when its process ended, as far as that is known.
@@ -543,7 +548,7 @@ impl Session {
         // Where logs mark the begin, a sender that has started may hold all of the run's items.
         let has_begun = takes_commands && !matches!(stage, Stage::Free | Stage::Prepared);
         self.is_drained()
-            || !has_begun && self.logs.iter().all(|log| log.outside_until == u64::MAX)
+            || !has_begun && self.is_outside()
             || !is_commanded && self.control.is_some()
     }
 

@@ -107,7 +107,8 @@ impl RecorderConfig {
         let (address, _) = self.listeners_beyond().find(is_in_part)?;
         Some(format!(
             "front-ends may send data to {address} in the clear (tls = \"control\"): whoever can \
-             read the network between sees them, and who can write to it can change them"
+             read the network between can see the data, and whoever can write to it can change the \
+             data"
         ))
     }
 

@@ -30,6 +30,7 @@ use catchment_wire::session::{
 use catchment_wire::{channel_link, event_link, link};
 
 pub(crate) use self::border::Counted;
+use crate::accept::CHECKS_PER_LOOK;
 use crate::admission::{Opening, Source, account_of, refusal_of};
 use crate::commander::Commander;
 use crate::destinations::{Destination, SenderConfig};
@@ -72,6 +73,8 @@ pub(crate) struct Sessions {
     /// The connections that are to be closed, by endpoint.
     closing: Vec<usize>,
     looked_ns: u64,
+    /// Front-ends that may be admitted before the next look.
+    pub(crate) checks_left: u32,
     read_due_ns: u64,
     window: Window,
     /// How long events still wait for sources of a run that goes on, which have not come yet.
@@ -224,6 +227,7 @@ impl Sessions {
             connections,
             closing,
             looked_ns,
+            checks_left: CHECKS_PER_LOOK,
             read_due_ns,
             window,
             resume_ns,
@@ -605,7 +609,7 @@ impl Sessions {
         let now_ns = ingest.now_ns();
         let passed_ns = (now_ns - self.looked_ns).min(LOOK_COUNTS_NS);
         let asks_tokens = now_ns / TOKENS_EVERY_NS > self.looked_ns / TOKENS_EVERY_NS;
-        self.looked_ns = now_ns;
+        (self.looked_ns, self.checks_left) = (now_ns, CHECKS_PER_LOOK);
         self.pass_time_of_senders(ingest, passed_ns);
         self.pass_time(ingest, passed_ns);
         self.refill(ingest);

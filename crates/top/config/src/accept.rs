@@ -232,6 +232,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_admitted_comes_after_the_groups_so_that_their_numbers_stay() {
+        let text = "[[listen]]\naddress = \"127.0.0.1:7303\"\n[[sources]]\nname = \"own\"\n\
+                    via = \"link\"\nfragment_bytes_max = \"1 MiB\"\n[[source_groups]]\n\
+                    group = \"many\"\ncount = 2\nvia = \"link\"\nfragment_bytes_max = \"1 MiB\"\n\
+                    [[accept]]\nsenders = \"*\"\nfragment_bytes_max = \"1 MiB\"\n";
+        let admitted = ["a", "b"].map(|name| AdmittedSource { name: name.to_owned(), accept: 0 });
+        let names = |text: &str| -> Vec<String> {
+            checked(text).unwrap().sources.into_iter().map(|source| source.name).collect()
+        };
+        let own = ["own", "many-000", "many-001"];
+        assert_eq!(names(text), own);
+        let whole = with_admitted(text, &admitted).unwrap();
+        assert_eq!(names(&whole), [&own[..], &["a", "b"][..]].concat());
+        // A fault is at its table.
+        let twice = whole.replace("\"b\"", "\"many-001\"");
+        let refused = checked(&twice).unwrap_err();
+        assert!(refused.contains("sources[2].name: expected a name used once"), "{refused}");
+    }
+
+    #[test]
     fn a_run_may_have_no_source_before_front_ends_are_admitted() {
         for rule in ["", "build = { match = \"time\", time = { window = \"1 us\" } }\n"] {
             let base = format!("{rule}[[listen]]\n[[listen]]\naddress = \"127.0.0.1:7301\"\n");

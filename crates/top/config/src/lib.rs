@@ -116,7 +116,8 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let trains = trains::trains(&located, &low.trains)?;
     let layouts = layouts::layouts(&located, &low.layouts)?;
     let listeners = listen::listeners(&located, &low.listen)?;
-    let (sources, tables) = sources::sources(&located, &low, (&trains, &layouts), &listeners)?;
+    let (sources, tables) =
+        sources::sources(&located, &low, (&trains, &layouts), &listeners, text)?;
     let accept = accept::accept(&located, &low, &listeners, text)?;
     let links = links::links(&located, &low)?;
     let targets = targets::targets(&located, &low, &sources, &links)?;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use catchment_model::limits::SOURCES_MAX;
 use catchment_model::units::{Size, Time};
 use catchment_net::Network;
-use catchment_recorder::{Listener, MatchRule, SourceClock, SourceConfig};
+use catchment_recorder::{ADMITTED, Listener, MatchRule, SourceClock, SourceConfig};
 use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu;
 use catchment_wire::layouts::{self, Layouts};
 use catchment_wire::trains::Trains;
 use catchment_wire::{Protocol, Transport, protocols};
+use toml_edit::{ArrayOfTables, DocumentMut, Item};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
@@ -24,6 +25,7 @@ pub(crate) fn sources(
     low: &Low,
     (trains, layouts): (&Trains, &[Layouts]),
     listeners: &[Listener],
+    text: &str,
 ) -> Result<(Vec<SourceConfig>, Vec<String>), ConfigFileError> {
     let mut sources = Vec::new();
     let by_time = low.build.rule == MatchRule::Time;
@@ -56,17 +58,28 @@ pub(crate) fn sources(
         });
     }
     let singles = sources.len();
+    let own = own_count(text).min(singles);
     let mut origins: Vec<String> = (0..singles).map(|index| format!("sources[{index}]")).collect();
     for (index, group) in low.source_groups.iter().enumerate() {
         let path = format!("source_groups[{index}]");
         expand(located, &path, group, &inlets, &mut sources)?;
         origins.resize(sources.len(), path);
     }
+    // Those that were admitted come last, so that the others have the same numbers with them.
+    sources[own..].rotate_left(singles - own);
+    origins[own..].rotate_left(singles - own);
     if sources.is_empty() && low.links.is_empty() && low.accept.is_empty() {
         let expected = "expected [[sources]], [[source_groups]], [[links]] or [[accept]], got none";
         return Err(ConfigFileError { place: None, ..located.error("sources", expected) });
     }
     Ok((sources, origins))
+}
+
+/// How many tables of sources are before those of front-ends that were admitted.
+fn own_count(text: &str) -> usize {
+    let Some((own, _)) = text.split_once(ADMITTED) else { return usize::MAX };
+    let document: DocumentMut = own.parse().unwrap_or_default();
+    document.get("sources").and_then(Item::as_array_of_tables).map_or(0, ArrayOfTables::len)
 }
 
 /// Writes a group's sources out: ports and sub-event ids count up.

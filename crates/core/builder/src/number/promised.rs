@@ -48,7 +48,9 @@ impl NumberMatcher {
                 self.events.edges.begin(index, self.now_ns);
             }
             SourceNote::End(behind) if matched.expected_in[index] == 0 => {
-                self.events.edges.end(index, passed.map(|passed| passed.max(behind.min(KEY_END))));
+                if let Some(passed) = passed {
+                    self.end(index, passed, behind.min(KEY_END));
+                }
             }
             SourceNote::Session { .. } | SourceNote::Numbering => {
                 self.events.edges.number_anew(index);
@@ -57,6 +59,21 @@ impl NumberMatcher {
             SourceNote::Named(groups) => self.name(index, groups, matched),
             _ => {}
         }
+    }
+
+    /// A source that is awaited has marked its end. It has said the first number of these, and its
+    /// mark the other one.
+    fn end(&mut self, index: usize, passed: u64, behind: u64) {
+        // A session that has nothing left to send again has said no number: its mark has a key only
+        // if it gets its place here.
+        if passed == 0
+            && behind > 0
+            && self.events.edges.takes_part(index)
+            && self.place(index, behind).is_some()
+        {
+            self.horizon.promises.reach(index, behind);
+        }
+        self.events.edges.end(index, passed.max(behind));
     }
 
     /// The fragments of a source that follow name these groups.

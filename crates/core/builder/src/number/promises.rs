@@ -237,9 +237,9 @@ impl Promises {
     }
 
     /// The number below which a source that is awaited has delivered, dropped or left out
-    /// everything; none if it is not, or has said none.
+    /// everything; 0 if it has said none in its session and numbering; none if it is not awaited.
     pub fn passed(&self, index: usize) -> Option<u64> {
-        self.sources[index].number.filter(|_| self.not_awaited[index] == 0)
+        (self.not_awaited[index] == 0).then(|| self.sources[index].number.unwrap_or(0))
     }
 
     /// The mark of a source as a number, if it has said one.
@@ -516,6 +516,10 @@ impl Promised for Promises {
 
     fn promised(&self) -> u64 {
         Promises::promised(self)
+    }
+
+    fn passed_key(&self, index: usize) -> Option<u64> {
+        Some(self.marks[index])
     }
 }
 

@@ -15,6 +15,7 @@ impl TimeMatcher {
         let promises = &self.horizon.promises;
         // Before the note: at an end, nothing waits for the source any more.
         let passed = promises.is_awaited(index).then(|| promises.mark(index).unwrap_or(0));
+        // A new session that has said nothing and gives no key has passed 0: it has no last key.
         self.horizon.note(index, note, self.now_ns);
         match note {
             SourceNote::LowWater(time) => self.edges.promise(index, time),
@@ -23,7 +24,9 @@ impl TimeMatcher {
                 self.edges.begin(index, self.now_ns);
             }
             SourceNote::End(behind) if matched.expected_in[index] == 0 => {
-                self.edges.end(index, passed.map(|passed| passed.max(behind)));
+                if let Some(passed) = passed {
+                    self.edges.end(index, passed.max(behind));
+                }
             }
             SourceNote::Session { .. } | SourceNote::Numbering => self.edges.number_anew(index),
             SourceNote::Excused(_) => {
@@ -162,5 +165,11 @@ impl Promised for Horizon {
 
     fn promised(&self) -> u64 {
         key_of(self.lows.iter().copied().min().unwrap_or(i64::MAX))
+    }
+
+    fn passed_key(&self, index: usize) -> Option<u64> {
+        let voter = &self.voters[index];
+        let own_ns = voter.position.map(|position| position.stamp.ns - voter.reorder_ns);
+        own_ns.max(self.marked_ns(index)).map(key_of)
     }
 }

@@ -1,5 +1,6 @@
 //! Who listens for front-ends while there is no run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -67,7 +68,11 @@ impl Recording {
         &self,
         base: &Arc<Configuration>,
     ) -> Result<Arc<Configuration>, String> {
-        let admitted = self.run_status.front_ends().admitted();
+        let mut admitted = self.run_status.front_ends().admitted();
+        // They may be configured by now.
+        let configured: BTreeSet<&str> =
+            base.recorder.sources.iter().map(|source| &*source.name).collect();
+        admitted.retain(|one| !configured.contains(one.name.as_str()));
         if admitted.is_empty() {
             let checked = base.recorder.check_run();
             self.run_status.lacks_sources.store(checked.is_err(), Relaxed);

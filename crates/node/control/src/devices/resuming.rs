@@ -63,11 +63,13 @@ impl Recording {
             );
             return Ok(None);
         }
-        let configuration = self.of_interrupted(&job.configuration, &name);
-        let config =
-            RecorderConfig { run_number: row.number, emulated, ..configuration.recorder.clone() };
-        match self.resume_run(&row, &name, config) {
-            Ok(open) => {
+        let resumed = self.of_interrupted(&job.configuration, &name).and_then(|configuration| {
+            let config = configuration.recorder.clone();
+            let config = RecorderConfig { run_number: row.number, emulated, ..config };
+            Ok((self.resume_run(&row, &name, config)?, configuration))
+        });
+        match resumed {
+            Ok((open, configuration)) => {
                 *self.run_status.recorded.lock() = Some(configuration);
                 Ok(Some(open))
             }
@@ -84,16 +86,23 @@ impl Recording {
 
     /// The configuration of an interrupted run: the present one, with the sources that had been
     /// admitted to it, which its files know.
-    fn of_interrupted(&self, base: &Arc<Configuration>, name: &str) -> Arc<Configuration> {
+    ///
+    /// # Errors
+    /// Why its files cannot be read, and whether that may pass.
+    fn of_interrupted(
+        &self,
+        base: &Arc<Configuration>,
+        name: &str,
+    ) -> Result<Arc<Configuration>, (String, bool)> {
         if base.recorder.accept.is_empty() {
-            return Arc::clone(base);
+            return Ok(Arc::clone(base));
         }
-        let of_files = Recorder::interrupted_text(&base.recorder, name).ok().and_then(|text| {
-            let admitted = text.strip_prefix(base.recorder.text.as_str())?;
-            let is_of_base = admitted.starts_with(ADMITTED);
-            is_of_base.then(|| self.shared.configure.check(&text).ok()).flatten()
-        });
-        of_files.map_or_else(|| Arc::clone(base), Arc::new)
+        let text = Recorder::interrupted_text(&base.recorder, name)
+            .map_err(|error| of_recorder(&error))?;
+        let admitted = text.strip_prefix(base.recorder.text.as_str());
+        let is_of_base = admitted.is_some_and(|admitted| admitted.starts_with(ADMITTED));
+        let of_files = is_of_base.then(|| self.shared.configure.check(&text).ok()).flatten();
+        Ok(of_files.map_or_else(|| Arc::clone(base), Arc::new))
     }
 
     /// Has an interrupted run go on.
@@ -106,16 +115,16 @@ impl Recording {
         name: &str,
         config: RecorderConfig,
     ) -> Result<Open, (String, bool)> {
-        let of_recorder = |error: RecorderError| (error.to_string(), error.may_pass());
         let config = self.completed(&config).map_err(|error| (error.to_string(), true))?;
-        let from = Recorder::interrupted(&config, name).map_err(of_recorder)?;
+        let from = Recorder::interrupted(&config, name).map_err(|error| of_recorder(&error))?;
         if from.run_number != row.number {
             return Err((format!("its files have number {}", from.run_number), false));
         }
         let folder = config.folder.join(name);
         let live = self.shared.catalog.resume(row, (from.run, &folder), &config.text);
         let live = live.map_err(|error| (error.to_string(), !error.is_answer()))?;
-        let recorder = Recorder::resume_paused(config, &from).map_err(of_recorder)?;
+        let recorder =
+            Recorder::resume_paused(config, &from).map_err(|error| of_recorder(&error))?;
         let text = format!("it goes on after its recorder's death, in epoch {}", from.epoch);
         tracing::info!(
             run = row.number,
@@ -129,6 +138,11 @@ impl Recording {
         let started = Some(row.started.unwrap_or(row.taken));
         Ok(Open { recorder, live, begun: false, started })
     }
+}
+
+/// Why a run cannot go on, and whether that may pass.
+fn of_recorder(error: &RecorderError) -> (String, bool) {
+    (error.to_string(), error.may_pass())
 }
 
 /// That a run cannot go on now, and how long it still may.

@@ -51,6 +51,8 @@ impl Sessions {
         self.connections.append(&mut former.connections);
         let sessions = std::mem::take(&mut former.sessions);
         let mut indices = Vec::with_capacity(sessions.len());
+        // Those that were connected are not kept waiting.
+        self.checks_left = self.checks_left.saturating_add(sessions.len() as u32);
         for session in sessions {
             let (name, endpoints) = (session.name.clone(), (session.control, session.data.clone()));
             let taken = session.logs.iter().map(|log| log.taken).collect();

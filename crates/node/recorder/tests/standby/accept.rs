@@ -105,3 +105,112 @@ fn a_run_of_nothing_is_not_begun() {
     assert!(error.contains("a connected front-end that [[accept]] admits, got none"), "{error}");
     rig.standby.end();
 }
+
+/// A rig in which a front-end with one source is admitted, and it listens; its fragments are short.
+fn standing() -> (Rig, Standing, SocketAddr) {
+    let mut rig = accepting();
+    rig.config.accept[0].source.fragment_bytes_max = 4 << 20;
+    let standing = rig.standby.stand(&rig.config).unwrap();
+    let address = standing.addresses()[0];
+    (rig, standing, address)
+}
+
+/// Connects, and comes again as long as it is told to come later.
+fn arrive(address: SocketAddr, opening: &Opening<'_>) -> FrontEnd {
+    let may_come_later = [ByeReason::LATER, ByeReason::NAME_IN_USE];
+    loop {
+        let front_end = FrontEnd::connect(address, opening);
+        match &front_end.bye {
+            Some((bye, _)) if may_come_later.contains(&bye.reason) => {
+                std::thread::sleep(Duration::from_millis(bye.retry_ms.into()));
+            }
+            _ => {
+                let grants = front_end.grants.iter().map(|grant| grant.answer);
+                assert!(grants.eq([GrantAnswer::Waits]), "{:?}", front_end.bye);
+                return front_end;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_front_end_that_comes_with_other_sources_each_time_has_the_last_ones() {
+    let (rig, _standing, address) = standing();
+    let front_ends = rig.standby.front_ends();
+    // The names come again, too, and each takes the place of one before.
+    for session in 1..=12 {
+        let log = format!("log-{}", session % 5);
+        let logs = [(&*log, 0, 0)];
+        let front_end = arrive(address, &Opening::of("camera", session, &logs));
+        let admitted = front_ends.admitted();
+        let [admitted] = &admitted[..] else { panic!("{admitted:?}") };
+        assert_eq!(admitted.name, format!("camera/{log}"));
+        drop(front_end);
+        wait_while(|| rig.is_connected());
+    }
+    rig.standby.end();
+}
+
+#[test]
+fn an_admitted_front_end_that_becomes_configured_goes_on_and_others_are_admitted() {
+    let (rig, standing, address) = standing();
+    let front_ends = rig.standby.front_ends();
+    let mut camera = connect(address, Hello::ANSWERS);
+    send(&mut camera, 0..10, None);
+    assert_eq!(front_ends.admitted().len(), 1);
+    let mut config = rig.config.clone();
+    let source = config.accept[0].source.clone();
+    config.sources.push(SourceConfig { name: "camera".to_owned(), ..source });
+    drop(standing);
+    let standing = beside(&mut camera, || rig.standby.stand(&config).unwrap());
+    assert_eq!(standing.addresses(), [address]);
+    send(&mut camera, 10..20, None);
+    assert!(camera.bye.is_none() && rig.is_connected());
+    assert!(front_ends.admitted().is_empty() && !front_ends.list()["camera"].is_admitted);
+    let _camel = arrive(address, &Opening::of("camel", 8, &LOGS));
+    let admitted = front_ends.admitted();
+    assert!(admitted.iter().map(|one| &*one.name).eq(["camel"]), "{admitted:?}");
+    rig.standby.end();
+}
+
+#[test]
+fn a_front_end_whose_sources_are_refused_is_not_admitted() {
+    let (rig, _standing, address) = standing();
+    let narrow = Opening { key_bits: 12, ..Opening::of("camera", 7, &LOGS) };
+    assert_eq!(FrontEnd::connect(address, &narrow).read_bye().0.reason, ByeReason::MIXED);
+    let front_ends = rig.standby.front_ends();
+    assert!(front_ends.admitted().is_empty());
+    // It does not count for the entry, which admits one.
+    let _camel = arrive(address, &Opening::of("camel", 8, &LOGS));
+    assert_eq!(front_ends.admitted()[0].name, "camel");
+    rig.standby.end();
+}
+
+#[test]
+fn a_front_end_that_was_forgotten_does_not_resume_where_others_have_its_place() {
+    let (rig, _standing, address) = standing();
+    let front_ends = rig.standby.front_ends();
+    drop(arrive(address, &Opening::of("camera", 7, &LOGS)));
+    wait_while(|| rig.is_connected());
+    front_ends.forget_absent();
+    let _camel = arrive(address, &Opening::of("camel", 8, &LOGS));
+    let resumed = FrontEnd::connect(address, &Opening::of("camera", 7, &LOGS)).read_bye().0;
+    assert_eq!((resumed.reason, resumed.retry_ms), (ByeReason::TOO_MANY, 1_000));
+    assert_eq!(front_ends.admitted()[0].name, "camel");
+    rig.standby.end();
+}
+
+#[test]
+fn a_front_end_that_was_forgotten_does_not_begin_anew_where_others_have_its_place() {
+    let (rig, _standing, address) = standing();
+    let front_ends = rig.standby.front_ends();
+    drop(arrive(address, &Opening::of("camera", 7, &LOGS)));
+    wait_while(|| rig.is_connected());
+    front_ends.forget_absent();
+    let _camel = arrive(address, &Opening::of("camel", 8, &LOGS));
+    // The thread still has the session before, with the same sources.
+    let (reason, retry_ms, text) = refused(address, "camera", &LOGS);
+    assert_eq!((reason, retry_ms), (ByeReason::TOO_MANY, 1_000), "{text}");
+    assert!(front_ends.admitted().iter().map(|one| &*one.name).eq(["camel"]));
+    rig.standby.end();
+}
