@@ -46,7 +46,9 @@ fn one_that_is_stopped_ends_though_its_ring_is_full() {
         recorder.with(|recorder| recorder.log("dummy-0").and_then(|log| log.pinged).is_none())
     });
     let report = thread.finish().expect("it has ended");
-    assert_eq!((report.fragments, report.not_confirmed), (2, 2));
+    // Perhaps also the mark that the run has begun, if it was there before the ring was full.
+    assert_eq!(report.fragments, 2);
+    assert!((2..=3).contains(&report.not_confirmed), "{}", report.not_confirmed);
 }
 
 #[test]

@@ -115,7 +115,9 @@ pub fn troubles(plan: &Plan, stop_ns: u64) -> Vec<(u64, usize, Trouble)> {
         for fault in kinds.into_iter().filter(|&fault| plan.case.faults.has(fault)) {
             let mut chance = plan.case.chance(&format!("{} of sender {sender}", fault.name()));
             let at_end = if fault == Fault::Noise { NOISE_AT_END } else { 0 };
-            for number in 0..at_end + chance.below(6) {
+            // A third time would be the last: its sender is told not to come again.
+            let most = if fault == Fault::Noise { 2 } else { 6 };
+            for number in 0..at_end + chance.below(most) {
                 let at_ns = match number < at_end || chance.below(3) == 0 {
                     true => stop_ns + chance.below(ENDS_WITHIN_NS),
                     false => BEGIN_NS + chance.below(DURATION_NS + S),
@@ -630,4 +632,4 @@ fn is_long(message: &session::Message<'_>) -> bool {
 const MESSAGE_BYTES_MAX: u32 = *session::MESSAGE_BYTES_MAX.end();
 /// How long a run takes to end, mostly, and how often noise comes meanwhile.
 const ENDS_WITHIN_NS: u64 = 2 * S;
-const NOISE_AT_END: u64 = 4;
+const NOISE_AT_END: u64 = 1;
