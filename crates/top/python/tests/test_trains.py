@@ -161,7 +161,8 @@ def test_descriptors_and_detector_data_are_structured(
         assert labelled.whole.sel(train=whole).all()
         assert labelled.described.sel(train=whole).all()
         times = labelled["descriptors.time_ns"]
-        assert (times.dims, times.dtype) == (("train", "pulse"), np.uint64)
+        assert times.dims == ("train", "pulse")
+        assert times.dtype == np.uint64
         assert times.sel(train=whole).values.tolist() == descriptors["time_ns"].tolist()
         with pytest.raises(KeyError, match="no field 'image'"):
             trains.field(whole, "image")

@@ -145,9 +145,9 @@ class Trains:
         for found in fields.values():
             described &= ~np.ma.getmaskarray(found)
         numbers = np.arange(pulses)
-        if trains and (found := fields.get(before + "pulse")) is not None:
-            least = found.min(axis=0)
-            if not np.ma.is_masked(least) and (least == found.max(axis=0)).all():
+        if trains and (sent := fields.get(before + "pulse")) is not None:
+            least = sent.min(axis=0)
+            if not np.ma.is_masked(least) and (least == sent.max(axis=0)).all():
                 numbers = np.ma.getdata(least)
         coords: dict[str, Any] = {
             "train": trains,
