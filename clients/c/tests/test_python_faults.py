@@ -87,6 +87,7 @@ def test_who_waits_for_room_is_told_that_it_was_closed() -> None:
         waits.start()
         while camera.sources[0].counts["full"] == 0:
             pass
-        assert camera.close(0) == 1
+        # The fragment, and perhaps the mark that the run has begun.
+        assert camera.close(0) in (1, 2)
         waits.join()
         assert len(ended) == 1
