@@ -95,7 +95,8 @@ impl RecorderConfig {
         require(self.ledger_count() > 0, "sources", expected, "none")
     }
 
-    /// With a source for listeners that none has yet: no hello can name it.
+    /// This configuration with a placeholder source, where front-ends are admitted and no
+    /// configured source has a listener: a listener needs one. No hello can name it.
     pub(crate) fn with_placeholder(&self) -> Option<Self> {
         let accept = self.accept.first()?;
         let has_one = self.sources.iter().any(SourceConfig::is_link);

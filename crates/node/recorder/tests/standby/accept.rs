@@ -186,31 +186,31 @@ fn a_front_end_whose_sources_are_refused_is_not_admitted() {
     rig.standby.end();
 }
 
-#[test]
-fn a_front_end_that_was_forgotten_does_not_resume_where_others_have_its_place() {
-    let (rig, _standing, address) = standing();
-    let front_ends = rig.standby.front_ends();
+/// The camera was admitted, went away and was forgotten; the camel has its place.
+fn standing_without_camera() -> (Rig, Standing, SocketAddr, FrontEnd) {
+    let (rig, standing, address) = standing();
     drop(arrive(address, &Opening::of("camera", 7, &LOGS)));
     wait_while(|| rig.is_connected());
-    front_ends.forget_absent();
-    let _camel = arrive(address, &Opening::of("camel", 8, &LOGS));
+    rig.standby.front_ends().forget_absent();
+    let camel = arrive(address, &Opening::of("camel", 8, &LOGS));
+    (rig, standing, address, camel)
+}
+
+#[test]
+fn a_front_end_that_was_forgotten_does_not_resume_where_others_have_its_place() {
+    let (rig, _standing, address, _camel) = standing_without_camera();
     let resumed = FrontEnd::connect(address, &Opening::of("camera", 7, &LOGS)).read_bye().0;
     assert_eq!((resumed.reason, resumed.retry_ms), (ByeReason::TOO_MANY, 1_000));
-    assert_eq!(front_ends.admitted()[0].name, "camel");
+    assert_eq!(rig.standby.front_ends().admitted()[0].name, "camel");
     rig.standby.end();
 }
 
 #[test]
 fn a_front_end_that_was_forgotten_does_not_begin_anew_where_others_have_its_place() {
-    let (rig, _standing, address) = standing();
-    let front_ends = rig.standby.front_ends();
-    drop(arrive(address, &Opening::of("camera", 7, &LOGS)));
-    wait_while(|| rig.is_connected());
-    front_ends.forget_absent();
-    let _camel = arrive(address, &Opening::of("camel", 8, &LOGS));
+    let (rig, _standing, address, _camel) = standing_without_camera();
     // The thread still has the session before, with the same sources.
     let (reason, retry_ms, text) = refused(address, "camera", &LOGS);
     assert_eq!((reason, retry_ms), (ByeReason::TOO_MANY, 1_000), "{text}");
-    assert!(front_ends.admitted().iter().map(|one| &*one.name).eq(["camel"]));
+    assert!(rig.standby.front_ends().admitted().iter().map(|one| &*one.name).eq(["camel"]));
     rig.standby.end();
 }
