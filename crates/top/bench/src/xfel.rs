@@ -45,6 +45,9 @@ const HOLED_EVERY: u64 = 100;
 const SOURCES: usize = 16;
 /// What is sent where it is not the rate that matters, of the highest one.
 const EASY: f64 = 0.5;
+/// One source and several: how much lower the next rate is, and how low rates become.
+const LOWER: f64 = 0.93;
+const LOWEST: f64 = 0.6;
 /// Of a quick bench.
 const QUICK: Images = Images { pulses: 8, y: 256, x: 256 };
 pub(crate) const SOCKET_BYTES: usize = 256 << 20;
@@ -178,19 +181,35 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     if holed.wrong > 0 {
         bench.broken.push(format!("{} trains have other holes than were made", holed.wrong));
     }
-    let several = Case {
-        rate_hz: hz(1.0, SOURCES as u64 * short.train_bytes()),
+    let one = |rate| case(rate / images.train_bytes() as f64, RECORDED);
+    let several = |rate| Case {
+        rate_hz: rate / (SOURCES as u64 * short.train_bytes()) as f64,
         images: short,
         sources: SOURCES,
         ..case(0.0, RECORDED)
     };
-    let one = case(hz(1.0, images.train_bytes()), RECORDED);
-    let what = format!("one source and {SOURCES} at once");
-    let sources = bench.in_turn(what, [one, several], |bench, case| record(bench, &case))?;
-    let sources = sources.map(|rounds| middle(rounds, Received::receive_seconds));
+    let sources = one_and_several(bench, rate, |rate| [one(rate), several(rate)])?;
     let [in_turn, reference] = in_turn(bench, images, rate)?;
     let figures = Figures { direct_write, discarded, recorded, holed, sources, in_turn, reference };
     Report::new("xfel", bench, xfel_tables::sections(bench, &figures), &figures)
+}
+
+/// Both in turn, at the highest of some rates up to `rate` at which neither loses a train in any
+/// round: what is thrown away costs less than what is recorded. Of each the round in the middle.
+fn one_and_several(
+    bench: &mut Bench<'_>,
+    mut rate: f64,
+    cases: impl Fn(f64) -> [Case; 2],
+) -> anyhow::Result<[Received; 2]> {
+    let lowest = if bench.quick { rate } else { LOWEST * rate };
+    loop {
+        let what = format!("one source and {SOURCES} at once, {:.2} GB/s", rate / 1e9);
+        let rounds = bench.in_turn(what, cases(rate), |bench, case| record(bench, &case))?;
+        rate *= LOWER;
+        if rate < lowest || rounds.iter().flatten().all(Received::is_whole) {
+            return Ok(rounds.map(|rounds| middle(rounds, Received::receive_seconds)));
+        }
+    }
 }
 
 /// Two nodes at that rate in bytes, and at the reference's times.

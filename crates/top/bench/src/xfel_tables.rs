@@ -106,6 +106,7 @@ fn sources(bench: &Bench<'_>, figures: &Figures) -> Section {
             ("each train", &|one| bytes(one.train_bytes as f64)),
             ("sent", &|one| one.sent.to_string()),
             ("recorded", &|one| one.recorded.to_string()),
+            ("sent/s", &|one| bytes(one.sent_per_second)),
             ("bytes/s", &|one| bytes(one.bytes_per_second)),
             ("receive", &|one| format!("{:.3} core-s/GB", one.receive_seconds())),
         ],
@@ -114,8 +115,9 @@ fn sources(bench: &Bench<'_>, figures: &Figures) -> Section {
     let reached = figures.sources.iter().all(Received::is_whole)
         && several.receive_seconds() <= DEARER * one.receive_seconds();
     Section::new("One source, and several whose packets are interleaved", table).note(format!(
-        "At the highest rate of one source, in turn; median of {}. Asked: nothing lost, and of the \
-         receive thread's time for each byte at most 10 % more. {}",
+        "In turn, at the highest rate tried at which neither loses a train in {} rounds; of each \
+         the round in the middle. Asked: nothing lost, and of the receive thread's time for each \
+         byte at most 10 % more. {}",
         bench.repeats(),
         met(bench.quick, reached)
     ))
