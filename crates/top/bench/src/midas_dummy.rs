@@ -1,6 +1,7 @@
 //! A front-end that sends as fast as it can, as MIDAS' dummy front-end does, to a recorder on the
 //! same machine; and how long a fragment takes until it is durable.
 
+use std::fmt::{self, Display, Formatter};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,8 +42,12 @@ const DIFFERENT: usize = 64;
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// Fragments as they are.
 pub(crate) const RAW: ColumnCoding = ColumnCoding::NONE;
-/// More than the ring, and soon populated.
-const MEMORY_BYTES: u64 = 512 << 20;
+/// Of a front-end's ring: what it has unless set, and what holds all that is not durable yet at the
+/// highest rate, which a ring lets through once in the time until its bytes are durable.
+pub(crate) const RING_BYTES: u64 = 64 << 20;
+const LARGE_RING_BYTES: u64 = 256 << 20;
+/// Beside three times the ring, and soon populated.
+const MEMORY_BYTES: u64 = 320 << 20;
 /// For the connections that a source may have.
 const SOURCE_BYTES: u64 = 3 << 19;
 /// How often it is looked whether a fragment is durable.
@@ -51,6 +56,29 @@ pub(crate) const LOOK: Duration = Duration::from_micros(200);
 const CLOSE_WITHIN: Duration = Duration::from_secs(60);
 /// How long a front-end sends on behind the fragments whose delays are measured.
 const BEHIND_SECONDS: f64 = 1.0;
+
+/// What a front-end sends.
+#[derive(Clone, Copy)]
+struct Case {
+    fragment_bytes: usize,
+    coding: ColumnCoding,
+    ring: u64,
+    is_followed: bool,
+}
+
+impl Case {
+    /// Fragments as they are, as fast as it can.
+    fn raw(fragment_bytes: usize) -> Self {
+        Self { fragment_bytes, coding: RAW, ring: LARGE_RING_BYTES, is_followed: false }
+    }
+}
+
+impl Display for Case {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { fragment_bytes, coding, ring, .. } = self;
+        write!(f, "{fragment_bytes} bytes, {coding}, a ring of {} MiB", ring >> 20)
+    }
+}
 
 /// One run of a front-end.
 #[derive(Clone, Debug, Serialize)]
@@ -93,6 +121,8 @@ struct Figures {
     /// Direct write alone, with a sync as often as the recorder makes one.
     synced_write: f64,
     raw: Vec<Sent>,
+    /// The same with the ring that a front-end has unless set: bytes per second.
+    raw_unset: Vec<f64>,
     /// Of 100 kB, as they are, while a reader follows; and how many frames that saw.
     followed: Sent,
     frames_followed: u64,
@@ -103,33 +133,31 @@ struct Figures {
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let synced_write = direct_write(bench, Some(LINK_SYNC_NS))?.bytes_per_second;
-    let (mut raw_sent, mut adc_sent) = (Vec::new(), Vec::new());
-    for (fragment_bytes, _) in SIZES {
-        for coding in [RAW, ColumnCoding::Auto] {
-            let what = format!("{fragment_bytes} bytes, {coding}");
-            if coding == RAW {
-                let rounds = bench.rounds(&what, |bench| send_between(bench, fragment_bytes))?;
-                let rate = median(rounds.iter().map(|sent| sent.bytes_per_second));
-                // The middle one by its share, with the middle rate.
-                raw_sent.push(Sent { bytes_per_second: rate, ..middle(rounds, Sent::share) });
-            } else {
-                let rounds = bench
-                    .rounds(&what, |bench| Ok(send(bench, fragment_bytes, coding, false)?.0))?;
-                adc_sent.push(middle(rounds, |sent| sent.bytes_per_second));
-            }
-        }
+    let (mut raw, mut raw_unset, mut adc) = (Vec::new(), Vec::new(), Vec::new());
+    for (size, _) in SIZES {
+        let rounds = bench.rounds(format!("{size} bytes"), |bench| send_between(bench, size))?;
+        let rate = median(rounds.iter().map(|sent| sent.bytes_per_second));
+        // The middle one by its share, with the middle rate.
+        raw.push(Sent { bytes_per_second: rate, ..middle(rounds, Sent::share) });
+        let one = Case { fragment_bytes: size, coding: RAW, ring: RING_BYTES, is_followed: false };
+        let rounds = bench.rounds(one, |bench| Ok(send(bench, one)?.0))?;
+        raw_unset.push(median(rounds.iter().map(|sent| sent.bytes_per_second)));
+        let one = Case { coding: ColumnCoding::Auto, ring: LARGE_RING_BYTES, ..one };
+        let rounds = bench.rounds(one, |bench| Ok(send(bench, one)?.0))?;
+        adc.push(middle(rounds, |sent| sent.bytes_per_second));
     }
-    let rounds = bench.rounds("100 kB, followed", |bench| send(bench, 100_000, RAW, true))?;
+    let one = Case { is_followed: true, ..Case::raw(100_000) };
+    let rounds = bench.rounds("100 kB, followed", |bench| send(bench, one))?;
     let (followed, frames_followed) = middle(rounds, |(sent, _)| sent.bytes_per_second);
     let mut delays = Vec::new();
     for share in [0.05, 0.5, 0.8] {
-        let most = raw_sent[1].bytes_per_second;
+        let most = raw[1].bytes_per_second;
         bench.now(format!("until durable, {share} of the highest rate"))?;
         delays.push(delay(bench, share * most, |_| {})?);
     }
     let sources = midas_sources::measure(bench)?;
-    let (raw, adc) = (raw_sent, adc_sent);
-    let figures = Figures { synced_write, raw, followed, frames_followed, adc, delays, sources };
+    let figures =
+        Figures { synced_write, raw, raw_unset, followed, frames_followed, adc, delays, sources };
     let sections = vec![
         raw_table(bench, &figures),
         adc_table(bench, &figures),
@@ -181,9 +209,13 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// A front-end with one source.
-    fn begin(bench: &Bench<'_>, coding: ColumnCoding) -> anyhow::Result<Self> {
-        Self::begin_many(bench, &["dummy".to_owned()], 2 << 20, coding, |_| {})
+    /// A front-end with one source and that ring, and a recorder that is changed.
+    pub(crate) fn begin(
+        bench: &Bench<'_>,
+        ring: u64,
+        change: impl FnOnce(&mut RecorderConfig),
+    ) -> anyhow::Result<Self> {
+        Self::begin_many(bench, &["dummy".to_owned()], 2 << 20, ring, change)
     }
 
     /// A front-end with these sources, whose fragments have so many bytes at most, and a recorder
@@ -192,7 +224,7 @@ impl Pair {
         bench: &Bench<'_>,
         names: &[String],
         fragment_bytes_max: u64,
-        coding: ColumnCoding,
+        ring: u64,
         change: impl FnOnce(&mut RecorderConfig),
     ) -> anyhow::Result<Self> {
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
@@ -207,17 +239,17 @@ impl Pair {
         let mut config = RecorderConfig::new(bench.scratch.clone(), sources);
         config.frame.bytes = LINK_FRAME_BYTES;
         config.frame.time_ns = LINK_FRAME_TIME_NS;
-        config.frame.codings = coding.into();
+        config.frame.codings = RAW.into();
         config.write.sync_interval_ns = LINK_SYNC_NS;
         config.write.buffer_bytes = link_buffer_bytes(names.len());
-        config.memory_bytes = MEMORY_BYTES + names.len() as u64 * SOURCE_BYTES;
+        config.memory_bytes = MEMORY_BYTES + 3 * ring + names.len() as u64 * SOURCE_BYTES;
         if bench.quick {
             config.frame.time_ns = 50_000_000;
         }
         change(&mut config);
         let recorder = Recorder::start(config)?;
         let url = format!("catchment+tcp://{}", recorder.addresses()[0]);
-        let mut front_end = Frontend::builder(&url, "dummy");
+        let mut front_end = Frontend::builder(&url, "dummy").buffer(ring);
         for name in names.iter().filter_map(|name| name.strip_prefix("dummy/")) {
             front_end = front_end.source(name);
         }
@@ -278,22 +310,18 @@ fn read_newest(run: &Run, frame: &Followed) -> anyhow::Result<bool> {
 /// Fragments as they are, between two measurements of each limit.
 fn send_between(bench: &mut Bench<'_>, fragment_bytes: usize) -> anyhow::Result<Sent> {
     let before = limits(bench)?;
-    let (sent, _) = send(bench, fragment_bytes, RAW, false)?;
+    let (sent, _) = send(bench, Case::raw(fragment_bytes))?;
     let behind = limits(bench)?;
     let limits = Some([0, 1].map(|index| f64::midpoint(before[index], behind[index])));
     Ok(Sent { limits, ..sent })
 }
 
 /// Also returns how many frames a reader has seen that followed.
-fn send(
-    bench: &mut Bench<'_>,
-    fragment_bytes: usize,
-    coding: ColumnCoding,
-    is_followed: bool,
-) -> anyhow::Result<(Sent, u64)> {
+fn send(bench: &mut Bench<'_>, case: Case) -> anyhow::Result<(Sent, u64)> {
+    let Case { fragment_bytes, coding, ring, is_followed } = case;
     let fragments: Vec<Vec<u8>> =
         (0..DIFFERENT as u64).map(|seed| samples(fragment_bytes, seed)).collect();
-    let pair = Pair::begin(bench, coding)?;
+    let pair = Pair::begin(bench, ring, |config| config.frame.codings = coding.into())?;
     let follower = is_followed.then(|| Follower::start(pair.recorder.folder(), read_newest));
     let threads = || pair.recorder.snapshot().threads;
     let (first, process, begin) = (threads(), process_seconds(), Instant::now());
@@ -309,8 +337,7 @@ fn send(
     let recorder = core_seconds(&first, &threads(), seconds);
     let all = process_seconds() - process;
     let seen = follower.map(Follower::finish).transpose()?;
-    let what = format!("{fragment_bytes} bytes, {coding}");
-    let summary = pair.end(bench, &what)?;
+    let summary = pair.end(bench, &case.to_string())?;
     let sent = key as f64 * fragment_bytes as f64;
     let measured = Sent {
         fragment_bytes,
@@ -334,7 +361,7 @@ pub(crate) fn delay(
 ) -> anyhow::Result<Delay> {
     const BYTES: usize = 10_000;
     let fragment = samples(BYTES, 1);
-    let pair = Pair::begin_many(bench, &["dummy".to_owned()], 2 << 20, RAW, change)?;
+    let pair = Pair::begin(bench, LARGE_RING_BYTES, change)?;
     let count = (rate * bench.seconds() / BYTES as f64) as u64;
     let source = &pair.front_end.sources()[0];
     let begin = Instant::now();
@@ -385,28 +412,26 @@ pub(crate) fn process_seconds() -> f64 {
     if result == 0 { time.tv_sec as f64 + time.tv_nsec as f64 / 1e9 } else { 0.0 }
 }
 
-fn rows(figures: &[Sent]) -> impl Iterator<Item = (&Sent, f64)> {
-    figures.iter().zip(SIZES).map(|(sent, (_, midas))| (sent, midas))
-}
-
 fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
     let slower = 1.0 - figures.followed.bytes_per_second / figures.raw[2].bytes_per_second;
     // Half of what is asked from 10 kB on.
     let asked = |sent: &Sent| if sent.fragment_bytes < 10_000 { 0.4 } else { 0.8 };
+    let rows = figures.raw.iter().zip(SIZES).zip(&figures.raw_unset);
     let table = table(
-        rows(&figures.raw),
+        rows.map(|((sent, (_, midas)), unset)| (sent, midas, unset)),
         &[
-            ("fragment", &|(sent, _)| bytes(sent.fragment_bytes as f64)),
-            ("bytes/s", &|(sent, _)| bytes(sent.bytes_per_second)),
-            ("TCP", &|(sent, _)| sent.limit(0)),
-            ("direct write", &|(sent, _)| sent.limit(1)),
-            ("share", &|(sent, _)| format!("{:.2}", sent.share())),
-            ("asked", &|(sent, _)| {
+            ("fragment", &|(sent, ..)| bytes(sent.fragment_bytes as f64)),
+            ("bytes/s", &|(sent, ..)| bytes(sent.bytes_per_second)),
+            ("TCP", &|(sent, ..)| sent.limit(0)),
+            ("direct write", &|(sent, ..)| sent.limit(1)),
+            ("share", &|(sent, ..)| format!("{:.2}", sent.share())),
+            ("asked", &|(sent, ..)| {
                 format!("{:.1} {}", asked(sent), met(bench.quick, sent.share() >= asked(sent)))
             }),
-            ("front-end", &|(sent, _)| format!("{:.2}", sent.front_end)),
-            ("recorder", &|(sent, _)| format!("{:.2}", sent.recorder)),
-            ("MIDAS 2022", &|(_, midas)| format!("{midas} GB")),
+            ("front-end", &|(sent, ..)| format!("{:.2}", sent.front_end)),
+            ("recorder", &|(sent, ..)| format!("{:.2}", sent.recorder)),
+            ("64 MiB", &|(.., unset)| bytes(**unset)),
+            ("MIDAS 2022", &|(_, midas, _)| format!("{midas} GB")),
         ],
     );
     Section::new("A front-end to disk, until durable", table)
@@ -425,10 +450,12 @@ fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
             figures.frames_followed
         ))
         .note(format!(
-            "One front-end with a ring of 64 MiB that keeps each fragment until it is durable; \
-             both on this machine. Share: of the smaller of the two limits. \
-             Front-end and recorder: core-seconds per GB. MIDAS 2022: its logger at 82 to 92 % \
-             of a core; reference 000 had {}/s.",
+            "One front-end with a ring of {} MiB that keeps each fragment until it is durable; \
+             both on this machine. 64 MiB: bytes/s with that ring, which is what a front-end has \
+             unless it says otherwise. Share: of the smaller of the two limits. Front-end and \
+             recorder: core-seconds per GB. MIDAS 2022: its logger at 82 to 92 % of a core; \
+             reference 000 had {}/s.",
+            LARGE_RING_BYTES >> 20,
             bytes(REFERENCE)
         ))
 }

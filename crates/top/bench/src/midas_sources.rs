@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::Bench;
-use crate::midas_dummy::{LOOK, Pair, RAW, process_seconds, samples};
+use crate::midas_dummy::{LOOK, Pair, RING_BYTES, process_seconds, samples};
 use crate::report::{Section, bytes, met, table};
 use crate::search::middle;
 
@@ -67,7 +67,7 @@ fn send(
     let (short, huge) = (samples(BYTES, 1), samples(LONG_BYTES, 2));
     let longest = if long { LONG_BYTES } else { BYTES };
     let names: Vec<String> = (0..sources).map(|index| format!("dummy/{index:04}")).collect();
-    let pair = Pair::begin_many(bench, &names, longest as u64, RAW, |_| {})?;
+    let pair = Pair::begin_many(bench, &names, longest as u64, RING_BYTES, |_| {})?;
     let handles = pair.front_end.sources();
     let (process, begin) = (process_seconds(), Instant::now());
     let (mut events, mut sent, mut longest_send_ms) = (0, 0, 0.0_f64);

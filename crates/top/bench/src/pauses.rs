@@ -11,7 +11,7 @@ use catchment_recorder::{Fill, RecorderConfig};
 use serde::Serialize;
 
 use crate::Bench;
-use crate::midas_dummy::{Pair, RAW, samples};
+use crate::midas_dummy::{Pair, RING_BYTES, samples};
 use crate::report::{Section, bytes, percent, table};
 
 const RATE: f64 = 700e6;
@@ -119,7 +119,7 @@ fn hold(bench: &mut Bench<'_>, pauses: Pauses) -> anyhow::Result<Paused> {
     };
     std::fs::create_dir_all(&bench.scratch)?;
     let made = std::fs::read_dir(&bench.scratch)?.next().is_none();
-    let pair = Pair::begin_many(bench, &["dummy".to_owned()], 2 << 20, RAW, change)?;
+    let pair = Pair::begin(bench, RING_BYTES, change)?;
     let fragment = samples(FRAGMENT_BYTES, 1);
     let source = &pair.front_end.sources()[0];
     let (begin, end) = (Instant::now(), pauses.seconds * shorter);
