@@ -508,6 +508,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             "file_list_refused",
             "target_fault",
             "target_away",
+            "spill_lost",
             "source_silent",
             "source_out_of_step",
             "source_flooding",

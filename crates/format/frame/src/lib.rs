@@ -112,6 +112,7 @@ mod codings;
 mod column_info;
 mod error;
 mod events;
+mod file_frames;
 mod file_list;
 mod frame;
 mod frame_index;
@@ -158,6 +159,7 @@ pub use codings::{Codings, ColumnCoding, UnknownColumnCoding};
 pub use column_info::{ColumnInfo, FieldInfo, PayloadType};
 pub use error::{ColumnProblem, FrameError, FrameRef, Part, SchemaError};
 pub use events::{EventColumns, SourceColumns};
+pub use file_frames::FileFrames;
 pub use file_list::{
     FILE_LIST_BYTES_MAX, FILE_LIST_LINE_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError,
     FileListLine, LOCATION_RANGES_MAX, LOCATION_TEXT_BYTES_MAX, LOCATIONS_MAX, ListedFile,

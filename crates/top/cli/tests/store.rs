@@ -21,6 +21,7 @@ use crate::support::{catchment, free_ports, interrupt, started, stderr, stdout};
 
 mod killed;
 mod shared;
+mod spilled;
 
 /// An address that is free.
 fn free() -> SocketAddr {
@@ -191,6 +192,24 @@ fn locations(folder: &Path) -> Vec<Value> {
     run["locations"].as_array().expect("locations").clone()
 }
 
+/// Which frames are in which of a node's files, as the run's index says it.
+fn file_frames(stored: &Path) -> Value {
+    let files = std::fs::read_dir(stored).unwrap().map(|file| file.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|one| one == "catch")).collect();
+    paths.sort();
+    let of_file = |(index, path): (usize, &PathBuf)| {
+        let run = Run::open(path).unwrap();
+        let numbers = || run.frames().iter().map(|frame| frame.summary.info.numbers());
+        let (first, last) = (numbers().map(|one| one.0).min(), numbers().map(|one| one.1).max());
+        serde_json::json!({
+            "first_file": index, "last_file": index, "files": 1,
+            "first_frame": first, "last_frame": last,
+        })
+    };
+    paths.iter().enumerate().map(of_file).collect()
+}
+
 #[test]
 fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,6 +248,7 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
         (&at["first_frame"], at["last_frame"].as_u64()),
         (&0.into(), frames(&there).last().copied())
     );
+    assert_eq!(at["file_frames"], file_frames(&stored));
     assert_eq!((&beside["kind"], &beside["target"]), (&"folder".into(), &"here".into()));
     assert_eq!(beside["files"], serde_json::json!([[0, here.files().len() - 1]]));
     let list = crate::support::only_run(folder.path()).join(FILE_LIST_NAME);
@@ -240,6 +260,7 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     }
     let text = stdout(folder.path(), &["catalog", "show", "1"], 0);
     assert!(text.contains(&format!("node: storage node {node}, {name}, ")), "{text}");
+    assert!(text.contains(&format!("{name}-00000.catch: frames 0 to ")), "{text}");
 }
 
 #[test]
@@ -331,8 +352,10 @@ fn one_of_two_storage_nodes_is_killed_and_started_again_and_their_folders_are_th
     // Each has some, and one of the two is told that it has the last.
     let locations = locations(folder.path());
     assert_eq!(locations.len(), 2);
-    for (location, node) in locations.iter().zip(nodes) {
+    for ((location, node), stored) in locations.iter().zip(nodes).zip(&stored) {
         assert_eq!(location["address"], node.to_string());
+        // Also of the node that was killed, which has ended the file that it left.
+        assert_eq!(location["file_frames"], file_frames(stored));
         assert!(location["frames"].as_u64() > Some(0), "{location}");
         assert!(location["first_frame"].as_u64() < location["last_frame"].as_u64(), "{location}");
     }
