@@ -61,9 +61,9 @@ pub struct MergeReport {
     pub trend_rows: u64,
 }
 
-/// Writes all frames of a run into a folder, each once and in order, and the trends of its folders. The names of the new files
-/// begin as those of the run, or with `name` if these are unusual. `progress` returns whether to
-/// continue.
+/// Writes all frames of a run into a folder, each once and in order, and the trends of its folders.
+/// The names of the new files begin as those of the run, or with `name` if these are unusual.
+/// `progress` returns whether to continue.
 ///
 /// # Errors
 /// A run that is being recorded or has what this version does not know, existing files of that

@@ -2,8 +2,8 @@
 //! folder in which it can be read.
 //!
 //! Trends of channels and of the recorder's counters are merged apart, as they stand. Rows are read
-//! an hour of all series at a time, and written as long frames: tails, which an interrupted run has,
-//! are among what is read, and no more there.
+//! an hour of all series at a time, and written as long frames: tails, which an interrupted run
+//! has, are among what is read, and no more there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;

@@ -68,7 +68,7 @@ const TARGET: [(&str, &str); 2] = [
 
 const SPILL: [(&str, &str); 1] = [(
     "frames_lost",
-    "Spilled frames of a target that cannot be read again: their files were removed or are damaged.",
+    "Spilled frames of a target that cannot be read again: their files are removed or damaged.",
 )];
 
 const FRONT_END: [(&str, &str); 7] = [

@@ -11,8 +11,8 @@
 //! variant 0
 //! begins 0                    the number of the stream's first frame
 //! pid 4711                    added by each program that takes the folder
-//! below 58                    added when the program leaves it: what was spilled below that number is
-//!                             durable at nodes
+//! below 58                    added when the program leaves it: what was spilled below that
+//!                             number is durable at nodes
 //! end 1234                    added when the run has ended: the number behind its last frame
 //! forwarded                   added when the node has all that could be sent
 //! ```

@@ -1,5 +1,5 @@
-//! Two storage nodes that share a recorder's frames, and a spill for the time in which neither takes
-//! any.
+//! Two storage nodes that share a recorder's frames, and a spill for the time in which neither
+//! takes any.
 
 use super::*;
 
