@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::file_list::LOCATION_RANGES_MAX;
+/// The most ranges of files of a place.
+pub const LOCATION_RANGES_MAX: usize = 64;
 
 /// Closed files of a place, and the frames in them: one file, or several between two indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

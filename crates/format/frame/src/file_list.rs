@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use catchment_model::{RunId, named};
 use serde::{Deserialize, Serialize};
 
-use crate::file_frames::FileFrames;
+use crate::file_frames::{FileFrames, LOCATION_RANGES_MAX};
 
 /// The list's name in the run's folder.
 pub const FILE_LIST_NAME: &str = "files.jsonl";
@@ -32,8 +32,6 @@ pub const FILE_LIST_LINE_BYTES_MAX: usize = 64 << 10;
 pub const LOCATIONS_MAX: usize = 1_024;
 /// The most bytes of a place's target, address and name together.
 pub const LOCATION_TEXT_BYTES_MAX: usize = 8 << 10;
-/// The most ranges of files of a place.
-pub const LOCATION_RANGES_MAX: usize = 64;
 
 named! {
     /// What has frames of a run.

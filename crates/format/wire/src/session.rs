@@ -10,7 +10,7 @@
 
 use crate::fields::{bound, closed, fields, open};
 use crate::message::Type;
-use crate::storage_link::{Files, STORED_FILES_MAX, StoredFiles};
+use crate::stored_files::{Files, STORED_FILES_MAX, StoredFiles};
 
 pub use crate::fault::{Fault, REASONS};
 pub use crate::fields::{Fields, Fixed, Records, Text};

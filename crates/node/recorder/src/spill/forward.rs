@@ -196,8 +196,8 @@ struct Forwarder {
 
 /// A stream that is forwarded.
 enum Sending {
-    ToOne(ToOne),
-    Dealt(Dealt),
+    ToOne(Box<ToOne>),
+    Dealt(Box<Dealt>),
 }
 
 /// A stream that is forwarded to the only node.
@@ -258,7 +258,7 @@ impl Forwarder {
                 continue;
             }
             match self.take(&entry.path) {
-                Ok(Taken::Sending(sending)) => self.sending = Some(*sending),
+                Ok(Taken::Sending(sending)) => self.sending = Some(sending),
                 Ok(Taken::Nothing) => {}
                 Ok(Taken::Foreign(why)) => {
                     foreign.insert(format!("{} is left alone: {why}", entry.path.display()));
@@ -297,7 +297,7 @@ impl Forwarder {
         lock.set_taken().map_err(|error| error.to_string())?;
         let spill = Spill::left(lock, folder, &self.watched.counts)?;
         match links_of(&spill, &self.watched.node) {
-            Ok(links) => Ok(Taken::Sending(Box::new(Sending::new(spill, links)))),
+            Ok(links) => Ok(Taken::Sending(Sending::new(spill, links))),
             Err(why) => {
                 self.watched.leave(spill, 0);
                 Err(why)
@@ -343,7 +343,7 @@ impl Forwarder {
 }
 
 enum Taken {
-    Sending(Box<Sending>),
+    Sending(Sending),
     Nothing,
     Foreign(String),
 }
@@ -351,11 +351,11 @@ enum Taken {
 impl Sending {
     fn new(spill: Spill, mut links: Vec<StoreLink>) -> Self {
         if links.len() > 1 {
-            return Self::Dealt(Dealt::new(spill, links));
+            return Self::Dealt(Box::new(Dealt::new(spill, links)));
         }
         let (end, link) = (spill.end(), links.swap_remove(0));
         let (backlog, progress) = (Backlog::new(spill), Progress::default());
-        Self::ToOne(ToOne { backlog, link, has_more: true, end, progress })
+        Self::ToOne(Box::new(ToOne { backlog, link, has_more: true, end, progress }))
     }
 
     /// What is left of it, and the number below which all is durable.
