@@ -238,7 +238,10 @@ def channels() -> list[tuple[str, list[Piece]]]:
 
 
 def storage() -> list[tuple[str, list[Piece]]]:
-    """A skipped frame with its only column, in two messages, the end of the stream, and idle."""
+    """A skipped frame with its only column, in two messages, the end of the stream, and idle.
+
+    And which files the node has closed: one, and two as one record.
+    """
     frame = dict(kind=5, sequence=40, generation=1, rows=2, epoch=3, columns_max=1, numbers=2)
     records = struct.pack("<IHHQ", 0, 2, 0, 7) + struct.pack("<IHHQ", 1, 2, 0, 9)
     column = dict(id=4, sequence=40, stored_bytes=32, raw_bytes=32, rows=2, dtype=17)
@@ -255,7 +258,19 @@ def storage() -> list[tuple[str, list[Piece]]]:
             )
             + message("close", 6, dict(sequence=42))
             + message("alive", 7, {}),
-        )
+        ),
+        (
+            "node, control",
+            message(
+                "files",
+                4,
+                dict(files=3),
+                [
+                    dict(first_file=0, last_file=0, files=1, first_frame=0, last_frame=9),
+                    dict(first_file=2, last_file=3, files=2, first_frame=20, last_frame=39),
+                ],
+            ),
+        ),
     ]
 
 

@@ -663,6 +663,7 @@ fn kind_of(message: &Control<'_>) -> u16 {
         Control::Answer(..) => Answer::TYPE,
         Control::Report(..) => Report::TYPE,
         Control::Bye(..) => Bye::TYPE,
+        Control::Files(..) => catchment_wire::storage_link::Files::TYPE,
     }
 }
 

@@ -13,7 +13,7 @@ use catchment_wire::session::{
     Grant, GrantAnswer, Hello, LogPing, LogPositions, Logs, Ping, Positions, Preamble, Release,
     Service, Stage, Text, Welcome,
 };
-use catchment_wire::storage_link::{self, StreamGrant, StreamLog};
+use catchment_wire::storage_link::{self, StoredFiles, StreamGrant, StreamLog};
 
 use crate::control::{Inbox, Incoming, Outbox};
 use crate::retry::Retry;
@@ -55,6 +55,8 @@ pub struct StreamSession {
     is_welcomed: bool,
     agreed: Agreed,
     log: LogState,
+    /// Which files are closed, if it has said something new of that.
+    files: Option<Vec<StoredFiles>>,
     polled_ns: u64,
     silent_ns: u64,
     ping_ns: u64,
@@ -142,6 +144,7 @@ impl StreamSession {
             is_welcomed: false,
             agreed: Agreed::default(),
             log: LogState { first, made: first, next: first, durable: first, waits: false },
+            files: None,
             polled_ns: 0,
             silent_ns: 0,
             ping_ns: 0,
@@ -174,6 +177,12 @@ impl StreamSession {
     /// All frames below this number are durable.
     pub fn durable(&self) -> u64 {
         self.log.durable
+    }
+
+    /// Which files of the stream are closed, if the node has said something new of that: the frames
+    /// in them, checked one by one.
+    pub fn take_files(&mut self) -> Option<Vec<StoredFiles>> {
+        self.files.take()
     }
 
     /// Whether the node says that it can write nothing now.
@@ -410,6 +419,10 @@ impl StreamSession {
                 }
                 Incoming::Message(Control::Positions(positions, logs)) => {
                     self.take_positions(&positions, logs.iter())?;
+                }
+                Incoming::Message(Control::Files(files, stored)) => {
+                    exactly("log", files.log.into(), 0)?;
+                    self.files = Some(stored.iter().collect());
                 }
                 // A stream takes no commands.
                 Incoming::Message(_) => {}

@@ -319,8 +319,9 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// read `source.*.last_packet_seconds`, `.out_of_step` and `.flooding`, `loss_share`, `bad_share`,
 /// bad data and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
-/// `target.*.away`, and `alarms`, `refuses`, `absent`, `given_up`, `buffer_short` and
-/// `held_at_run_end` of each front-end. Loss and bad data are critical from that share on.
+/// `target.*.away`, `spill.*.frames_lost`, and `alarms`, `refuses`, `absent`, `given_up`,
+/// `buffer_short` and `held_at_run_end` of each front-end. Loss and bad data are critical from that
+/// share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -490,7 +491,7 @@ fn rules_of_front_ends() -> [Rule; 7] {
 }
 
 /// The usual rules on what a disk refuses while the data are taken.
-fn rules_of_files() -> [Rule; 4] {
+fn rules_of_files() -> [Rule; 5] {
     let refused =
         |name, quantity, text| recording(usual(name, quantity, ANY, Severity::Warning, text));
     let many = "{things} cannot be written: {sources} (frames are discarded there)";
@@ -525,6 +526,22 @@ fn rules_of_files() -> [Rule; 4] {
                 "Target {source} is away: its frames wait in memory",
             )
         }),
+        Rule {
+            latch: true,
+            text_many: Some(
+                "Spilled frames are lost of {things}: {sources} (their files were removed or are \
+                 damaged)"
+                    .into(),
+            ),
+            ..usual(
+                "spill_lost",
+                "spill.*.frames_lost",
+                Condition::RisesFaster { threshold: 0.0, clear_at: 0.0, window_ns: 10 * S },
+                Severity::Critical,
+                "Spilled frames of target {source} are lost: their files were removed or are \
+                 damaged",
+            )
+        },
     ]
 }
 

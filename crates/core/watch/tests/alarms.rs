@@ -508,6 +508,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             "file_list_refused",
             "target_fault",
             "target_away",
+            "spill_lost",
             "source_silent",
             "source_out_of_step",
             "source_flooding",
@@ -535,9 +536,8 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
         rig.table.set("loss_share", 0.015);
         rig.table.set("disk.hours_left", 0.5);
         rig.table.set("rows_recorded", 77.0);
-        texts.extend(
-            rig.look_at_table(true).into_iter().map(|change| (rig.now_s, change.alarm.text)),
-        );
+        let changes = rig.look_at_table(true).into_iter();
+        texts.extend(changes.map(|change| (rig.now_s, change.alarm.text)));
     }
     let texts: Vec<(u64, &str)> = texts.iter().map(|(at, text)| (*at, text.as_str())).collect();
     assert_eq!(

@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, HashMap};
 use catchment_model::{RunId, named};
 use serde::{Deserialize, Serialize};
 
+use crate::file_frames::{FileFrames, LOCATION_RANGES_MAX};
+
 /// The list's name in the run's folder.
 pub const FILE_LIST_NAME: &str = "files.jsonl";
 /// The most bytes of a list: enough for half a million files.
@@ -30,8 +32,6 @@ pub const FILE_LIST_LINE_BYTES_MAX: usize = 64 << 10;
 pub const LOCATIONS_MAX: usize = 1_024;
 /// The most bytes of a place's target, address and name together.
 pub const LOCATION_TEXT_BYTES_MAX: usize = 8 << 10;
-/// The most ranges of files of a place.
-pub const LOCATION_RANGES_MAX: usize = 64;
 
 named! {
     /// What has frames of a run.
@@ -78,9 +78,14 @@ pub struct RunLocation {
     /// Of a folder: the indexes of its files, each the first and the last of some that follow each
     /// other. Where there would be more than [`LOCATION_RANGES_MAX`], as where a target has several
     /// folders, it is one from the lowest to the highest, and other folders of the target have
-    /// some in between. A node gives its files names of its own.
+    /// some in between.
     #[serde(default)]
     pub files: Vec<(u32, u32)>,
+    /// Of a node: which frames are in which of the files that it has closed, in the order of these.
+    /// File 7 of the folder `run-1` is `run-1-00007.catch`. Where there would be more than
+    /// [`LOCATION_RANGES_MAX`], some stand for several files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub file_frames: Vec<FileFrames>,
 }
 
 impl RunLocation {
@@ -91,6 +96,8 @@ impl RunLocation {
         text <= LOCATION_TEXT_BYTES_MAX
             && self.files.len() <= LOCATION_RANGES_MAX
             && self.files.iter().all(|(first, last)| first <= last)
+            && self.file_frames.len() <= LOCATION_RANGES_MAX
+            && self.file_frames.iter().all(FileFrames::is_valid)
             && frames.is_none_or(|(first, last)| first <= last)
     }
 }
@@ -453,6 +460,8 @@ mod tests {
             RunLocation { name: text_max + "x", ..location() },
             RunLocation { files: vec![(3, 2)], ..location() },
             RunLocation { first_frame: Some(5), last_frame: Some(4), ..location() },
+            RunLocation { file_frames: vec![FileFrames::one(1, (5, 4))], ..location() },
+            RunLocation { file_frames: vec![FileFrames::one(1, (4, 5)); 65], ..location() },
         ];
         let header = FileListLine::Run(RunId([7; 16])).encode();
         let encoded = |one: &RunLocation| FileListLine::Location(one.clone()).encode();
@@ -461,7 +470,7 @@ mod tests {
         text += &format!("{{\"location\":[{}0]}}\n", "0,".repeat(FILE_LIST_LINE_BYTES_MAX / 2));
         let list = FileList::decode(text.as_bytes()).expect("decodes");
         assert_eq!(list.locations, within);
-        assert_eq!(list.unread_lines, [4, 5, 6, 7, 8]);
+        assert_eq!(list.unread_lines, [4, 5, 6, 7, 8, 9, 10]);
         let many =
             (0..=LOCATIONS_MAX).map(|one| RunLocation { name: one.to_string(), ..location() });
         let text = header + &many.map(|one| encoded(&one)).collect::<String>();

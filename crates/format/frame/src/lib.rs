@@ -112,6 +112,7 @@ mod codings;
 mod column_info;
 mod error;
 mod events;
+mod file_frames;
 mod file_list;
 mod frame;
 mod frame_index;
@@ -158,10 +159,10 @@ pub use codings::{Codings, ColumnCoding, UnknownColumnCoding};
 pub use column_info::{ColumnInfo, FieldInfo, PayloadType};
 pub use error::{ColumnProblem, FrameError, FrameRef, Part, SchemaError};
 pub use events::{EventColumns, SourceColumns};
+pub use file_frames::{FileFrames, LOCATION_RANGES_MAX};
 pub use file_list::{
     FILE_LIST_BYTES_MAX, FILE_LIST_LINE_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError,
-    FileListLine, LOCATION_RANGES_MAX, LOCATION_TEXT_BYTES_MAX, LOCATIONS_MAX, ListedFile,
-    LocationKind, RunLocation,
+    FileListLine, LOCATION_TEXT_BYTES_MAX, LOCATIONS_MAX, ListedFile, LocationKind, RunLocation,
 };
 pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, Origin, write_frame};
 pub use fuzz::fuzz_file;

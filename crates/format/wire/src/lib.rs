@@ -22,6 +22,7 @@ mod message;
 pub mod sequence;
 pub mod session;
 pub mod storage_link;
+mod stored_files;
 pub mod trains;
 
 use std::sync::Arc;

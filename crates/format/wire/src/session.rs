@@ -10,6 +10,7 @@
 
 use crate::fields::{bound, closed, fields, open};
 use crate::message::Type;
+use crate::stored_files::{Files, STORED_FILES_MAX, StoredFiles};
 
 pub use crate::fault::{Fault, REASONS};
 pub use crate::fields::{Fields, Fixed, Records, Text};
@@ -45,6 +46,7 @@ pub const CONTROL: Bounds = Bounds::control(&[
     Type::of::<Bye>().text(),
     Type::of::<Logs>().records(Log::BYTES, 1, RECORDS_MAX),
     Type::of::<Grants>().records(Grant::BYTES, 1, RECORDS_MAX),
+    Type::of::<Files>().records(StoredFiles::BYTES, 1, STORED_FILES_MAX),
 ]);
 
 closed! {
@@ -575,6 +577,8 @@ pub enum Control<'a> {
     Report(Records<'a, Value>, &'a str),
     /// With a sentence.
     Bye(Bye, &'a str),
+    /// Of the storage link: which files of the stream are closed.
+    Files(Files, Records<'a, StoredFiles>),
 }
 
 impl<'a> Control<'a> {
@@ -596,6 +600,7 @@ impl<'a> Control<'a> {
             Answer::TYPE => Self::Answer(message.fixed()?, text),
             Report::TYPE => Self::Report(message.records()?, text),
             Bye::TYPE => Self::Bye(message.fixed()?, text),
+            Files::TYPE => Self::Files(message.fixed()?, message.records()?),
             _ => return Ok(None),
         }))
     }
@@ -627,6 +632,9 @@ impl<'a> Control<'a> {
                 Encoder::begin(out, number, &Report {}).records(values).finish(text, &[])
             }
             Self::Bye(bye, text) => Encoder::begin(out, number, bye).finish(text, &[]),
+            Self::Files(files, records) => {
+                Encoder::begin(out, number, files).records(records).finish("", &[])
+            }
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::fields::{bound, fields};
 use crate::message::{Type, bound_sequences};
 use crate::session::{Attach, Bounds, Encoder, Fault, Fixed as _, MESSAGE_BYTES_MAX, Message};
 
+pub use crate::stored_files::{Files, STORED_FILES_MAX, StoredFiles};
+
 /// The version of the storage link that this module has.
 pub const VERSION: u8 = 1;
 /// Bytes of the longest header of files that is described, 32 MiB: beginning a file adds to it.

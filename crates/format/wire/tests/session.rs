@@ -13,7 +13,7 @@ use catchment_wire::session::{
     Message, Ping, Positions, Preamble, RECORDS_MAX, Release, Report, RunState, SEQUENCE_END,
     Service, Stage, TEXT_BYTES_MAX, Text, Value, ValueKind, ValueType, Welcome, parse,
 };
-use catchment_wire::storage_link::{self, Data as Stored};
+use catchment_wire::storage_link::{self, Data as Stored, Files, StoredFiles};
 
 const DATA: Bounds = event_link::bounds(131_064);
 
@@ -151,6 +151,18 @@ fn a_frame_is_its_header_columns_in_parts_and_an_end_with_its_counts() {
 }
 
 #[test]
+fn a_node_says_which_frames_are_in_which_files() {
+    let exchange = golden(STORAGE);
+    let [Control::Files(Files { log: 0, files: 3 }, records)] = controls(&exchange[1])[..] else {
+        panic!("files")
+    };
+    let one = StoredFiles { first_file: 0, last_file: 0, files: 1, first_frame: 0, last_frame: 9 };
+    let two =
+        StoredFiles { first_file: 2, last_file: 3, files: 2, first_frame: 20, last_frame: 39 };
+    assert!(records.iter().eq([one, two]));
+}
+
+#[test]
 fn a_packet_is_no_longer_than_a_datagram_and_no_item_has_the_last_sequence() {
     let read = |sequence, bytes: usize| {
         let samples = PacketData::Samples(Samples { log: 0, sequence }, &[7; 65_536][..bytes]);
@@ -188,7 +200,7 @@ fn every_golden_message_is_encoded_as_it_was() {
             (rest, count) = (&rest[message.used..], count + 1);
         }
     }
-    assert_eq!(count, 50);
+    assert_eq!(count, 51);
 }
 
 #[test]

@@ -17,10 +17,12 @@ pub(crate) fn put(
         return Ok(());
     }
     connection.execute("DELETE FROM locations WHERE run = ?", [stored(run)])?;
-    let sql = "INSERT INTO locations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO locations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let mut insert = connection.prepare(sql)?;
     for (number, location) in (0_u32..).zip(locations) {
         let files = serde_json::to_string(&location.files).expect("numbers are valid JSON");
+        let of_files = serde_json::to_string(&location.file_frames);
+        let of_files = of_files.expect("numbers are valid JSON");
         insert.execute(params![
             stored(run),
             number,
@@ -34,6 +36,7 @@ pub(crate) fn put(
             location.first_frame.map(stored),
             location.last_frame.map(stored),
             files,
+            of_files,
         ])?;
     }
     Ok(())
@@ -44,6 +47,8 @@ pub(crate) fn put(
 pub(crate) fn of_run(connection: &Connection, run: u64) -> rusqlite::Result<Vec<RunLocation>> {
     let mut select = connection.prepare("SELECT * FROM locations WHERE run = ? ORDER BY number")?;
     let location = |row: &Row<'_>| -> rusqlite::Result<RunLocation> {
+        // A catalogue of an earlier version has none.
+        let of_files = row.get::<_, String>("file_frames").ok();
         let count = |name| row.get::<_, Option<i64>>(name).map(|count| count.map(out));
         Ok(RunLocation {
             target: row.get("target")?,
@@ -56,6 +61,9 @@ pub(crate) fn of_run(connection: &Connection, run: u64) -> rusqlite::Result<Vec<
             first_frame: count("first_frame")?,
             last_frame: count("last_frame")?,
             files: word(row, "files", |text| serde_json::from_str(text).ok())?,
+            file_frames: of_files
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default(),
         })
     };
     let rows = select.query_map([stored(run)], |row| Ok(location(row).ok()))?;

@@ -402,4 +402,6 @@ const MIGRATIONS: &[&str] = &[
         files TEXT NOT NULL,
         PRIMARY KEY (run, number)
     ) STRICT, WITHOUT ROWID;",
+    // 6: which frames are in which files of a storage node.
+    "ALTER TABLE locations ADD COLUMN file_frames TEXT NOT NULL DEFAULT '[]';",
 ];

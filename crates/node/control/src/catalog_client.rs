@@ -534,6 +534,12 @@ fn run(row: RunRow) -> api::Run {
     }
 }
 
+fn file_frames(files: catchment_frame::FileFrames) -> api::FileFrames {
+    let catchment_frame::FileFrames { first_file, last_file, files, first_frame, last_frame } =
+        files;
+    api::FileFrames { first_file, last_file, files, first_frame, last_frame }
+}
+
 fn location(location: RunLocation) -> api::RunLocation {
     api::RunLocation {
         target: location.target,
@@ -546,6 +552,7 @@ fn location(location: RunLocation) -> api::RunLocation {
         first_frame: location.first_frame,
         last_frame: location.last_frame,
         files: location.files.into_iter().map(|(first, last)| [first, last]).collect(),
+        file_frames: location.file_frames.into_iter().map(file_frames).collect(),
     }
 }
 

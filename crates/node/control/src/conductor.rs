@@ -555,6 +555,7 @@ impl Conductor {
             _ => Run::None(doing.as_deref()),
         };
         let addresses = active.as_ref().map(|active| &active.addresses[..]);
+        let spills = self.spills(snapshot.as_deref());
         let meaning = self.watching.look(&Moment {
             now_ns,
             run: open.map(|active| (active.number, active.started_ns)),
@@ -568,6 +569,7 @@ impl Conductor {
             devices: &devices,
             front_ends: &self.devices.run_status.watched_front_ends(),
             unheard: &self.devices.run_status.unheard(),
+            spills: &spills,
             interrupted_run: self.interrupted_run(now_ns),
         });
         self.publish(now_ns, (active, snapshot), (meaning, devices, schemas));

@@ -108,6 +108,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) front_ends: &'a BTreeMap<String, FrontEnd>,
     /// Where nobody listens for them, and why.
     pub(crate) unheard: &'a [(String, String)],
+    pub(crate) spills: &'a [api::Spill],
     /// The last run before this program, if it was interrupted and that was found out just now;
     /// otherwise 0.
     pub(crate) interrupted_run: u64,

@@ -19,17 +19,45 @@ fn count(target: &Value, entry: &str) -> u64 {
     target["ledger"][entry].as_u64().unwrap_or_default()
 }
 
-#[test]
-fn a_spill_shows_what_waits_in_it_during_a_run_and_afterwards() {
+/// A node with a folder, and with a spill for a storage node that is not there.
+fn spilling() -> (Test, SocketAddr) {
     // Nobody listens there.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let test = Test::with(settings(), |fixed| {
-        let place = Place::Node(NodeConfig::at(address.to_string()));
         let spill = SpillConfig { folder: fixed.folder.join("spill"), bytes_max: 1 << 30 };
-        let (folder, spill) = (TargetConfig::folder("node", "".into()), Some(spill));
-        let node = TargetConfig { place, trends: false, spill, ..folder };
+        let node = TargetConfig { spill: Some(spill), ..node(address) };
         fixed.targets = vec![TargetConfig::folder("raid", fixed.folder.clone()), node];
     });
+    (test, address)
+}
+
+#[test]
+fn spilled_frames_of_which_somebody_removes_the_files_are_counted_and_raise_an_alarm() {
+    let (test, _) = spilling();
+    let client = test.client();
+    client.command("1", "start");
+    client.until(|state| state["spills"][0]["frames_waiting"].as_u64() > Some(0));
+    let streams = std::fs::read_dir(test.folder.path().join("spill")).unwrap();
+    for stream in streams.map(|one| one.unwrap().path()) {
+        std::fs::remove_dir_all(stream).unwrap();
+    }
+    client.command("2", "stop");
+    let lost = |state: &Value| state["spills"][0]["frames_lost"].as_u64() > Some(0);
+    let spill = client.until(lost)["spills"][0].clone();
+    assert_eq!(spill["frames_lost"], spill["frames_removed"], "{spill}");
+    client.until_of("/api/v1/alarms", |alarms| {
+        let alarms = alarms["alarms"].as_array().unwrap();
+        alarms.iter().any(|one| one["name"] == "spill_lost" && one["source"] == "node")
+    });
+    let metrics = client.get("/metrics").text;
+    let lost = "catchment_spill_lost_frames_total{target=\"node\",reason=\"removed\"} ";
+    let count = metrics.lines().find_map(|line| line.strip_prefix(lost));
+    assert!(count.is_some_and(|count| count != "0"), "{metrics}");
+}
+
+#[test]
+fn a_spill_shows_what_waits_in_it_during_a_run_and_afterwards() {
+    let (test, address) = spilling();
     let foreign = test.folder.path().join("spill/foreign");
     std::fs::create_dir_all(&foreign).unwrap();
     let client = test.client();

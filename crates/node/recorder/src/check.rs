@@ -113,9 +113,6 @@ impl RecorderConfig {
             if let Some(NodeConfig { addresses, .. }) = target.place.node() {
                 let key = format!("targets[{index}].nodes");
                 require(!addresses.is_empty(), &key, "at least one storage node", "none")?;
-                let is_alone = addresses.len() == 1 || target.spill.is_none();
-                let key = format!("targets[{index}].spill");
-                require(is_alone, &key, "no spill of a target with several nodes", "a spill")?;
             }
             let key = format!("targets[{index}].queue_bytes");
             all = all.saturating_add(target.best_effort_bytes(self));

@@ -306,6 +306,7 @@ pub(crate) fn store_parts(
     let spill = spill.map(|(config, counts)| SpillParts {
         config: config.clone(),
         identity,
+        header: Vec::new(),
         counts: Arc::clone(counts),
         entropy: entropy(),
     });

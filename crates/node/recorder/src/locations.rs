@@ -110,6 +110,8 @@ impl LiveTarget {
         let mut nodes = self.nodes.iter().map(|node| node.read());
         let mut folders = self.place.folders().iter();
         let is_only_folder = folders.len() == 1;
+        // Of several nodes each has counted what it got from the spill.
+        let forwarded = if self.nodes.len() > 1 { 0 } else { spill.frames_forwarded };
         for location in all {
             match location.kind {
                 LocationKind::Folder => {
@@ -125,11 +127,12 @@ impl LiveTarget {
                 }
                 LocationKind::Node => {
                     let Some(node) = nodes.next() else { continue };
-                    location.frames = Some(node.frames_durable + spill.frames_forwarded);
+                    location.frames = Some(node.frames_durable + forwarded);
                     // Of what was forwarded only the bytes of its files are known.
-                    let is_known = spill.frames_forwarded == 0;
+                    let is_known = forwarded == 0;
                     location.bytes = is_known.then_some(node.bytes_durable);
                     (location.first_frame, location.last_frame) = node.numbers.unzip();
+                    location.file_frames = node.files;
                 }
                 LocationKind::Spill => {
                     let handed_over = self.spill.as_ref().map(|spill| spill.handed_over());

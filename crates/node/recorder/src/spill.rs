@@ -17,7 +17,7 @@
 //! frame, so that the rest can be sent, and its file is kept aside under another name; what the
 //! system does not read now is tried again. Files and folders of others are left alone.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,13 +31,17 @@ use catchment_writer::{EncodedColumn, ledger_column};
 
 use crate::column_bytes::ColumnBytes;
 use crate::spill_counts::SpillCounts;
-use crate::store_feed::{Feed, HeldColumn, Outgoing};
+use crate::store_feed::{HeldColumn, Outgoing};
+use crate::store_nodes::header_of_part;
 
+mod backlog;
+mod dealt;
 pub(crate) mod forward;
 mod identity;
 mod reader;
 mod writer;
 
+pub(crate) use backlog::Backlog;
 pub(crate) use identity::{Found, Identity, LOCK_NAME, StreamLock};
 use reader::{SpillReader, Unread};
 use writer::SpillWriter;
@@ -193,7 +197,7 @@ impl Spill {
         let mut spill = Self::new(folder.to_owned(), lock, header, bytes, counts);
         for (name, path, bytes) in files {
             if let Err(why) = spill.add_left(name, path, bytes) {
-                spill.hand_over();
+                let _none_is_gone = spill.hand_over(0);
                 return Err(why);
             }
         }
@@ -218,7 +222,7 @@ impl Spill {
         counts: &Arc<SpillCounts>,
     ) -> Self {
         // Spilled files are not read while they grow.
-        let header = FileHeader { locator: false, ..header };
+        let header = FileHeader { locator: false, target: None, ..header };
         Self {
             folder,
             lock,
@@ -279,9 +283,15 @@ impl Spill {
         &self.lock.identity
     }
 
-    /// The header of the stream's files at the node.
-    pub(crate) fn header_bytes(&self) -> &[u8] {
-        &self.header_bytes
+    /// The header of the stream's files at a node: that one of so many.
+    pub(crate) fn header_of(&self, part: (u32, u32)) -> Vec<u8> {
+        // It was decoded before.
+        match FileHeader::decode(&self.header_bytes) {
+            Ok((header, _)) if part.1 > 1 => {
+                header_of_part(&header, header.target.as_deref().unwrap_or_default(), part)
+            }
+            _ => self.header_bytes.clone(),
+        }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -302,6 +312,29 @@ impl Spill {
     pub(crate) fn end(&self) -> u64 {
         let last = self.frames.values().map(|place| place.end).max().unwrap_or(0);
         last.max(self.lock.end.unwrap_or(0))
+    }
+
+    /// The number behind the last frame of its files, as far as that is known.
+    pub(crate) fn files_end(&self) -> u64 {
+        self.files.values().map(|file| file.end).max().unwrap_or(0)
+    }
+
+    /// What was spilled below that number was durable at nodes when the folder was left.
+    pub(crate) fn forwarded_below(&self) -> u64 {
+        self.lock.below
+    }
+
+    /// How many numbers from `from` on, below `until`, damaged files may have had.
+    pub(crate) fn damaged_between(&self, from: u64, until: u64) -> u64 {
+        let damaged = self.files.values().filter(|file| file.damage.is_some());
+        let numbers = |file: &SpillFile| file.end.min(until).saturating_sub(file.first.max(from));
+        damaged.map(numbers).fold(0, u64::saturating_add)
+    }
+
+    /// Whether a file that may have had numbers from `from` on, below `until`, was removed.
+    pub(crate) fn is_removed_between(&self, from: u64, until: u64) -> bool {
+        let mut files = self.files.values().filter(|file| file.damage.is_some());
+        files.any(|file| file.first < until && from < file.end && is_removed(&file.path))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -550,13 +583,18 @@ impl Spill {
             let removed = match &file.damage {
                 Some(damage) => {
                     let aside = path.with_extension(DAMAGED);
-                    said.push(format!("{damage}; the file is kept as {}", aside.display()));
-                    std::fs::rename(&path, aside)
+                    let renamed = std::fs::rename(&path, &aside);
+                    let kept = renamed.as_ref().map(|()| format!("kept as {}", aside.display()));
+                    let kept = kept.unwrap_or_else(|_| "not kept".to_owned());
+                    said.push(format!("{damage}; the file is {kept}"));
+                    renamed
                 }
                 None if is_open => self.writer.remove(&path),
                 None => std::fs::remove_file(&path),
             };
-            if let Err(error) = removed {
+            if let Err(error) = removed
+                && error.kind() != io::ErrorKind::NotFound
+            {
                 said.push(format!("cannot remove {}: {error}", path.display()));
             }
             let own = self.frames.iter().filter(|((_, of), _)| *of == index);
@@ -571,12 +609,30 @@ impl Spill {
         said
     }
 
-    /// Another takes over what waits: it counts here no more.
-    pub(crate) fn hand_over(mut self) {
+    /// Another takes over what waits: it counts here no more. Frames below that number are durable
+    /// at nodes. Returns what is to be said of frames that nobody can take over.
+    pub(crate) fn hand_over(mut self, below: u64) -> Option<String> {
         // What was synced can be read nevertheless.
         let _closed = self.close();
-        let frames = self.files.values().map(|file| file.frames).sum();
-        self.counts.hand_over(frames, self.files.values().map(|file| file.bytes).sum());
+        let (mut frames, mut bytes, mut lost) = (0, 0, 0);
+        for (&index, file) in &self.files {
+            if !is_removed(&file.path) {
+                (frames, bytes) = (frames + file.frames, bytes + file.bytes);
+                continue;
+            }
+            let own = self.frames.iter().filter(|((_, of), _)| *of == index);
+            let missing = own.filter(|(_, place)| place.end > below).count() as u64;
+            self.counts.removed(file.frames, missing.min(file.frames), file.bytes);
+            lost += missing;
+        }
+        self.counts.hand_over(frames, bytes);
+        self.counts.lost(lost, true);
+        // If that cannot be said, some are sent again.
+        let _said = self.lock.set_below(below);
+        (lost > 0).then(|| {
+            let folder = self.folder.display();
+            format!("{lost} spilled frames are lost: their files in {folder} were removed")
+        })
     }
 
     /// Everything was forwarded: removes the folder, unless something is kept in it. Returns what
@@ -598,6 +654,11 @@ impl Spill {
         remove_folder(self.lock, &self.folder)?;
         Ok(None)
     }
+}
+
+/// Whether somebody has removed a file.
+fn is_removed(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn remove_folder(lock: StreamLock, folder: &Path) -> io::Result<()> {
@@ -627,65 +688,5 @@ impl FileName {
         let stem = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?;
         let (index, first) = stem.split_once('-')?;
         Some(Self { index: index.parse().ok()?, first: first.parse().ok()? })
-    }
-}
-
-/// Spilled frames on their way to the node: few of them are in memory.
-pub(crate) struct Backlog {
-    pub(crate) spill: Spill,
-    /// Read, and not sent to their end.
-    pub(crate) frames: VecDeque<Outgoing>,
-    /// The number of the next one to be read.
-    next: u64,
-    /// What cannot be read below that number is counted.
-    counted: u64,
-}
-
-impl Backlog {
-    pub(crate) fn new(spill: Spill) -> Self {
-        Self { spill, frames: VecDeque::new(), next: 0, counted: 0 }
-    }
-
-    /// Goes on at that number; with the frame before it, if some of it is sent already.
-    pub(crate) fn go_on_at(&mut self, next: u64, within: Option<Outgoing>) {
-        self.frames.clear();
-        self.frames.extend(within);
-        self.next = next;
-    }
-
-    /// Drops what is sent, and reads what comes next. False if there is nothing more to send.
-    pub(crate) fn advance(&mut self, feed: &mut Feed, say: &mut dyn FnMut(String)) -> bool {
-        let sent = feed.sent_frames().min(self.frames.len());
-        self.frames.drain(..sent);
-        feed.released(sent);
-        if self.frames.is_empty() && !feed.is_within_frame() {
-            match self.spill.read(self.next) {
-                Next::Frame(frame) => self.frames.push_back(*frame),
-                Next::Missing(until) => {
-                    let stand_in = self.spill.stand_in(self.next, until);
-                    let (lost, folder) = (until - self.next, self.spill.folder().display());
-                    self.spill.counts.lost(until.saturating_sub(self.next.max(self.counted)));
-                    self.counted = self.counted.max(until);
-                    say(format!(
-                        "{lost} spilled frames from number {} on cannot be read in {folder}, and \
-                         are not sent",
-                        self.next
-                    ));
-                    self.frames.push_back(stand_in);
-                }
-                Next::Later(why) => {
-                    say(format!("a spilled frame cannot be read now: {why}"));
-                    return true;
-                }
-                Next::End => return false,
-            }
-            self.next = self.frames.back().map_or(self.next, Outgoing::end);
-        }
-        true
-    }
-
-    /// The number of the frame that is read next.
-    pub(crate) fn next(&self) -> u64 {
-        self.next
     }
 }

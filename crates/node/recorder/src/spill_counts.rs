@@ -12,6 +12,7 @@ pub(crate) struct SpillCounts {
     frames_forwarded: AtomicU64,
     bytes_forwarded: AtomicU64,
     frames_lost: AtomicU64,
+    frames_removed: AtomicU64,
     files_damaged: AtomicU64,
     frames_waiting: AtomicU64,
     bytes_waiting: AtomicU64,
@@ -30,8 +31,10 @@ pub struct SpillReport {
     pub frames_forwarded: u64,
     /// Bytes of these files.
     pub bytes_forwarded: u64,
-    /// Spilled frames that could not be read again.
+    /// Spilled frames that could not be read again, and are not at the node.
     pub frames_lost: u64,
+    /// Those of them whose files somebody had removed. The others were damaged.
+    pub frames_removed: u64,
     /// Files that were kept aside, because not all in them could be read.
     pub files_damaged: u64,
     /// Frames in the spill's files.
@@ -48,6 +51,7 @@ impl SpillCounts {
             frames_forwarded: self.frames_forwarded.load(Relaxed),
             bytes_forwarded: self.bytes_forwarded.load(Relaxed),
             frames_lost: self.frames_lost.load(Relaxed),
+            frames_removed: self.frames_removed.load(Relaxed),
             files_damaged: self.files_damaged.load(Relaxed),
             frames_waiting: self.frames_waiting.load(Relaxed),
             bytes_waiting: self.bytes_waiting.load(Relaxed),
@@ -109,9 +113,12 @@ impl SpillCounts {
         self.files_damaged.fetch_add(files, Relaxed);
     }
 
-    /// Frames cannot be read again.
-    pub(crate) fn lost(&self, frames: u64) {
+    /// Frames cannot be read again: their files `are_removed`, or are damaged.
+    pub(crate) fn lost(&self, frames: u64, are_removed: bool) {
         self.frames_lost.fetch_add(frames, Relaxed);
+        if are_removed {
+            self.frames_removed.fetch_add(frames, Relaxed);
+        }
     }
 }
 
@@ -125,6 +132,7 @@ impl SpillReport {
             frames_forwarded: self.frames_forwarded + other.frames_forwarded,
             bytes_forwarded: self.bytes_forwarded + other.bytes_forwarded,
             frames_lost: self.frames_lost + other.frames_lost,
+            frames_removed: self.frames_removed + other.frames_removed,
             files_damaged: self.files_damaged + other.files_damaged,
             frames_waiting: self.frames_waiting + other.frames_waiting,
             bytes_waiting: self.bytes_waiting + other.bytes_waiting,

@@ -46,7 +46,8 @@ pub(crate) struct HeldColumn {
 
 /// A frame that is held until it is durable.
 pub(crate) struct Held {
-    pub(crate) tag: FrameTag,
+    /// None of one that was read back from a spill: it counted as durable when it was spilled.
+    pub(crate) tag: Option<FrameTag>,
     pub(crate) frame: Outgoing,
 }
 

@@ -11,6 +11,10 @@
 //! there already: readers take one of two copies. When it is back, it says how many items it has,
 //! and takes part again: with one frame, and with more once that is durable.
 //!
+//! Where no node takes anything and there is a spill, frames are *withdrawn* from all of them: they
+//! wait for the spill, as do those that come. What is spilled is dealt again in the order of
+//! numbers, a few rows at a time, and what waits behind it follows when all of that is dealt.
+//!
 //! ```text
 //! node 0   0 1 2 | 6 7 8 | 9 .. 11 | 3 4 5 | 12 ..
 //! node 1   3 4 5 : left out, which acknowledged none of these; then back from 20 on
@@ -20,9 +24,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use catchment_frame::{DealtPart, FileHeader};
+use catchment_frame::{DealtPart, FileFrames, FileHeader};
 use catchment_model::RunId;
 use catchment_sender::SenderState;
+use catchment_wire::storage_link::StoredFiles;
 use parking_lot::Mutex;
 
 use crate::frames::SharedColumn;
@@ -37,6 +42,8 @@ pub(crate) const AWAY_NS: u64 = 1_000_000_000;
 const DEAL_BYTES_MAX: u64 = 8 << 20;
 /// The share of what is held that goes to a node in a row: each has several such rows under way.
 const DEAL_SHARE: u64 = 8;
+/// Spilled frames that are under way to several nodes at once, at most.
+const SPILLED_MAX: usize = 1024;
 
 /// How storage nodes are reached, and where frames go that they do not take.
 pub(crate) struct StoreParts {
@@ -55,14 +62,26 @@ impl StoreParts {
     pub(crate) fn set_header(&mut self, header: &FileHeader, target: &str) {
         let count = self.links.len() as u32;
         for (link, number) in self.links.iter_mut().zip(0..) {
-            let of_part = || FileHeader {
-                target: Some(format!("{target}:{number}")),
-                part: Some(DealtPart { number, count, first_item: 0 }),
-                ..header.clone()
+            link.header = match count {
+                0 | 1 => header.encode(),
+                _ => header_of_part(header, target, (number, count)),
             };
-            link.header = if count > 1 { of_part().encode() } else { header.encode() };
+        }
+        if let Some(spill) = &mut self.spill {
+            let target = (count > 1).then(|| target.to_owned()).or_else(|| header.target.clone());
+            spill.header = FileHeader { target, ..header.clone() }.encode();
         }
     }
+}
+
+/// The header of the files of one of several nodes.
+pub(crate) fn header_of_part(
+    header: &FileHeader,
+    target: &str,
+    (number, count): (u32, u32),
+) -> Vec<u8> {
+    let (target, part) = (format!("{target}:{number}"), DealtPart { number, count, first_item: 0 });
+    FileHeader { target: Some(target), part: Some(part), ..header.clone() }.encode()
 }
 
 /// What is shown of one of a target's nodes.
@@ -74,6 +93,7 @@ pub(crate) struct LiveNode {
     bytes_durable: AtomicU64,
     bytes_held: AtomicU64,
     numbers: Mutex<Option<(u64, u64)>>,
+    files: Mutex<Vec<FileFrames>>,
     away: Mutex<Option<(u64, String)>>,
 }
 
@@ -92,6 +112,8 @@ pub struct NodeShare {
     pub bytes_held: u64,
     /// The lowest and the highest number of frames that are durable there.
     pub numbers: Option<(u64, u64)>,
+    /// Which frames are in which of the files that it has closed, as it said last.
+    pub files: Vec<FileFrames>,
     /// Since when it takes nothing, in nanoseconds of the clock of the data, and why.
     pub away: Option<(u64, String)>,
 }
@@ -109,6 +131,7 @@ impl LiveNode {
             bytes_durable: self.bytes_durable.load(Relaxed),
             bytes_held: self.bytes_held.load(Relaxed),
             numbers: *self.numbers.lock(),
+            files: self.files.lock().clone(),
             away: self.away.lock().clone(),
         }
     }
@@ -171,6 +194,11 @@ impl StoreNode {
         Some(held)
     }
 
+    /// Whether it is one of several.
+    pub(crate) fn is_dealt(&self) -> bool {
+        self.next_item.is_some()
+    }
+
     /// The only one has all frames of the stream below that number, be they from a spill.
     pub(crate) fn has_all_below(&self, number: u64) {
         if number > 0 {
@@ -206,10 +234,17 @@ impl StoreNode {
         self.next_item.unwrap_or(end)
     }
 
-    /// Takes note of whether it takes nothing.
+    /// Takes note of whether it takes nothing, and of the files that it has closed.
     fn look(&mut self, now_ns: u64) {
+        if let Some(files) = self.link.session.take_files() {
+            let of = |files: StoredFiles| {
+                let StoredFiles { first_file, last_file, files, first_frame, last_frame } = files;
+                FileFrames { first_file, last_file, files, first_frame, last_frame }
+            };
+            *self.live.files.lock() = files.into_iter().map(of).collect();
+        }
         let session = &self.link.session;
-        let is_one = self.next_item.is_none();
+        let is_one = !self.is_dealt();
         let why = match session.state() {
             SenderState::Away(why) => Some(format!("it is away: {why}")),
             SenderState::Open if session.waits() => Some("it can write nothing now".to_owned()),
@@ -262,8 +297,12 @@ pub(crate) struct StoreNodes {
     row_bytes_max: u64,
     /// Rows dealt.
     dealt: u64,
-    /// The one that has the frame of which columns still come.
-    unfinished: usize,
+    /// The one that has the frame of which columns still come; none if that one waits.
+    unfinished: Option<usize>,
+    /// Frames that no node gets before those that are spilled, in the order of their numbers.
+    waiting: VecDeque<Held>,
+    /// Whether frames that come wait, too.
+    is_waiting: bool,
 }
 
 impl StoreNodes {
@@ -295,7 +334,16 @@ impl StoreNodes {
         let all: Vec<StoreNode> = (0..).zip(links.into_iter().zip(live)).map(node).collect();
         let row_bytes_max = (hold_bytes / (DEAL_SHARE * count)).clamp(1, DEAL_BYTES_MAX);
         let row_bytes = row_bytes_max;
-        Self { all, current: 0, row_bytes, row_bytes_max, dealt: count, unfinished: 0 }
+        Self {
+            all,
+            current: 0,
+            row_bytes,
+            row_bytes_max,
+            dealt: count,
+            unfinished: Some(0),
+            waiting: VecDeque::new(),
+            is_waiting: false,
+        }
     }
 
     /// The only one, if there is one.
@@ -310,23 +358,115 @@ impl StoreNodes {
         self.all.len() > 1
     }
 
-    /// Frames that are held.
+    /// Frames that are held, and are in no spill.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Held> {
-        self.all.iter().flat_map(|node| &node.held)
+        let at_nodes = self.all.iter().flat_map(|node| &node.held);
+        at_nodes.filter(|held| held.tag.is_some()).chain(&self.waiting)
+    }
+
+    /// Spilled frames that are under way to several nodes.
+    pub(crate) fn spilled(&self) -> impl Iterator<Item = &Outgoing> {
+        let held = self.all.iter().flat_map(|node| &node.held);
+        held.filter(|held| held.tag.is_none()).map(|held| &held.frame)
+    }
+
+    /// The frames that may be spilled: those of the only node, or those that wait.
+    pub(crate) fn spillable(&self) -> &VecDeque<Held> {
+        if self.are_several() { &self.waiting } else { &self.all[0].held }
+    }
+
+    /// The oldest of those that wait waits no longer.
+    pub(crate) fn pop_waiting(&mut self) -> Option<Held> {
+        self.waiting.pop_front()
+    }
+
+    /// Whether frames wait for the spill, or for what is in it.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    /// Whether one of them takes frames now.
+    pub(crate) fn may_take(&self) -> bool {
+        self.all.iter().any(StoreNode::takes)
+    }
+
+    /// Whether one of them takes a spilled frame now: few of these are in memory.
+    pub(crate) fn may_take_spilled(&self) -> bool {
+        let bytes_max = self.row_bytes_max * self.all.len() as u64;
+        let (mut count, mut bytes) = (0, 0);
+        for frame in self.spilled() {
+            (count, bytes) = (count + 1, bytes + frame.bytes());
+        }
+        count < SPILLED_MAX && bytes < bytes_max && self.may_take()
+    }
+
+    /// Each node says how many items it has before it gets any: another session may have sent some.
+    pub(crate) fn rewind(&mut self) {
+        self.all.iter_mut().for_each(|node| node.is_rewound = true);
+    }
+
+    /// What is held for the nodes, and in no spill, waits from now on, as does what comes.
+    pub(crate) fn withdraw(&mut self, now_ns: u64) {
+        self.is_waiting = true;
+        for node in &mut self.all {
+            // It gets one frame at first.
+            node.is_proven = false;
+            if node.held.iter().all(|held| held.tag.is_none()) {
+                continue;
+            }
+            // A connection that is there would go on with what waits.
+            node.link.interrupt(now_ns, "nothing becomes durable there");
+            node.look(now_ns);
+            node.is_rewound = true;
+            let held = std::mem::take(&mut node.held).into_iter();
+            let (own, spilled): (Vec<Held>, Vec<Held>) = held.partition(|one| one.tag.is_some());
+            node.bytes_held = spilled.iter().map(|one| one.frame.bytes()).sum();
+            node.held = spilled.into();
+            self.waiting.extend(own);
+        }
+        self.waiting.make_contiguous().sort_by_key(|held| held.frame.info.sequence);
+        self.unfinished = None;
+    }
+
+    /// What is spilled is dealt: what waits follows, and what comes.
+    pub(crate) fn deal_waiting(&mut self) {
+        self.is_waiting = false;
+        for held in std::mem::take(&mut self.waiting) {
+            self.deal(held);
+        }
     }
 
     /// Holds a frame whose columns come later, for the node that gets the present row.
     pub(crate) fn begin(&mut self, held: Held) {
-        self.unfinished = self.next_node();
-        self.all[self.unfinished].hold(held);
+        if !self.is_waiting {
+            return self.deal(held);
+        }
+        self.unfinished = None;
+        self.waiting.push_back(held);
+    }
+
+    /// Holds a frame for the node that gets the present row.
+    pub(crate) fn deal(&mut self, held: Held) {
+        let to = self.next_node();
+        if held.frame.ledger.is_none() {
+            self.unfinished = Some(to);
+        }
+        self.row_bytes = self.row_bytes.saturating_add(held.frame.bytes());
+        self.all[to].hold(held);
     }
 
     /// The frame that still gets columns, whose node gets as many bytes more.
     pub(crate) fn unfinished(&mut self, bytes: u64) -> Option<&mut Held> {
-        let node = &mut self.all[self.unfinished];
-        node.bytes_held += bytes;
-        self.row_bytes = self.row_bytes.saturating_add(bytes);
-        node.held.iter_mut().rev().find(|held| held.frame.ledger.is_none())
+        let held = match self.unfinished {
+            Some(index) => {
+                let node = &mut self.all[index];
+                node.bytes_held += bytes;
+                self.row_bytes = self.row_bytes.saturating_add(bytes);
+                &mut node.held
+            }
+            None => &mut self.waiting,
+        };
+        held.iter_mut().rev().find(|held| held.frame.ledger.is_none())
     }
 
     /// The frame that still gets columns gets these, which count nowhere.
@@ -419,12 +559,7 @@ impl StoreNodes {
             node.link.address
         );
         while let Some(held) = self.all[index].pop() {
-            let to = self.next_node();
-            if held.frame.ledger.is_none() {
-                self.unfinished = to;
-            }
-            self.row_bytes = self.row_bytes.saturating_add(held.frame.bytes());
-            self.all[to].hold(held);
+            self.deal(held);
         }
         text
     }
@@ -442,13 +577,15 @@ impl StoreNodes {
         Some(held)
     }
 
-    /// The oldest frame that is held.
+    /// The oldest frame that is held, and is in no spill.
     pub(crate) fn oldest(&mut self) -> Option<&mut Outgoing> {
-        let fronts = self.all.iter_mut().filter_map(|node| node.held.front_mut());
+        let is_own = |held: &&mut Held| held.tag.is_some();
+        let fronts = self.all.iter_mut().filter_map(|node| node.held.iter_mut().find(is_own));
+        let fronts = fronts.chain(self.waiting.front_mut());
         fronts.map(|held| &mut held.frame).min_by_key(|frame| frame.info.sequence)
     }
 
-    /// The node of the oldest frame that is held.
+    /// The node of the oldest frame that is held for one.
     pub(crate) fn of_oldest(&self) -> Option<usize> {
         let fronts = self.all.iter().enumerate();
         let fronts = fronts.filter_map(|(index, node)| Some((index, node.held.front()?)));

@@ -12,7 +12,7 @@
 //! `AWAY_NS`, or that take half of the bound, are written there, oldest first, and count as
 //! recorded and durable once they are synced. They go to the node before those that are held, and
 //! in the order of their numbers. A spill that is full, or whose disk fails, is no spill until it
-//! has room.
+//! has room. If several nodes share the frames, it gets some only where none of them takes any.
 //!
 //! ```text
 //! durable at the node | spilled              | held
@@ -79,7 +79,6 @@ pub(crate) struct StoreTarget {
     ledger: TargetLedger,
     /// With what is held. The newest frame may still get columns.
     nodes: StoreNodes,
-    /// Only where there is one node.
     spill: Option<SpillParts>,
     /// What was spilled, once something was.
     backlog: Option<Backlog>,
@@ -196,7 +195,7 @@ impl StoreTarget {
         let (counts, increment) = (head.counts.clone(), self.ledger.begin(&head));
         let begun = self.ledger.begin_positions(&head);
         let frame = Outgoing::begin(&head);
-        let tag = FrameTag { head, counts, increment, begun };
+        let tag = Some(FrameTag { head, counts, increment, begun });
         self.end = frame.end();
         if self.nodes.held().next().is_none() {
             self.waits_ns = self.now_ns;
@@ -220,11 +219,12 @@ impl StoreTarget {
         let Some(held) = self.nodes.unfinished(0) else {
             unreachable!("a frame's end follows its beginning")
         };
-        for (counts, &bytes) in held.tag.counts.iter_mut().zip(lowered) {
+        let Some(tag) = &mut held.tag else { unreachable!("a spilled frame has all its columns") };
+        for (counts, &bytes) in tag.counts.iter_mut().zip(lowered) {
             counts.lowered += bytes;
         }
-        let own = encode_own(&mut self.encoder, &held.tag);
-        let ledger = ledger_of(&held.tag);
+        let own = encode_own(&mut self.encoder, tag);
+        let ledger = ledger_of(tag);
         self.nodes.add(own.into_iter().rev());
         self.nodes.finish(ledger);
     }
@@ -280,6 +280,9 @@ impl StoreTarget {
         for text in self.nodes.look(self.now_ns) {
             self.ledger.warn_once(text);
         }
+        if self.nodes.are_several() {
+            moved += self.deal_spilled();
+        }
         moved + self.send()
     }
 
@@ -317,14 +320,22 @@ impl StoreTarget {
     }
 
     /// Whether the end of the stream can be said once the frames there are: no node that has ended
-    /// it gets frames of others.
+    /// it gets frames of others, or of the spill.
     fn may_close(&self) -> bool {
-        !self.nodes.are_several() || self.nodes.held().next().is_none()
+        !self.nodes.are_several() || self.nodes.held().next().is_none() && !self.is_forwarding()
+    }
+
+    /// Whether something is spilled that nodes do not have.
+    fn is_forwarding(&self) -> bool {
+        self.backlog.as_ref().is_some_and(|backlog| !backlog.spill.is_empty())
     }
 
     /// A node goes on at that sequence.
     fn go_on_at(&mut self, index: usize, next: u64) {
         let node = &mut self.nodes.all[index];
+        if node.is_dealt() {
+            return node.go_on_at(next);
+        }
         let first = node.held.front().map_or(self.end, |held| held.frame.info.sequence);
         self.sends_backlog = self.backlog.is_some() && next < first;
         if let Some(backlog) = self.backlog.as_mut().filter(|_| self.sends_backlog) {
@@ -342,7 +353,7 @@ impl StoreTarget {
             self.durable = durable;
             self.durable_ns = self.durable_ns.map(|_| self.now_ns);
         }
-        if let Some(backlog) = &mut self.backlog {
+        if let Some(backlog) = self.backlog.as_mut().filter(|_| !self.nodes.are_several()) {
             let warnings = backlog.spill.remove_below(durable);
             warnings.into_iter().for_each(|text| self.ledger.warn_once(text));
             self.nodes.all[index].has_all_below(durable.min(self.end));
@@ -371,37 +382,27 @@ impl StoreTarget {
         }
     }
 
-    /// The oldest frames of a node are durable, there or in the spill.
+    /// The oldest frames of a node are durable there.
     fn settle_oldest(&mut self, index: usize, count: usize) {
-        let mut fragments = Vec::new();
-        for Held { tag, frame } in self.nodes.all[index].held.iter().take(count) {
-            let info = tag.head.info;
-            self.ledger.recorded(tag, &info, frame.bytes());
-            let begun: &BegunFrame = &tag.begun;
-            self.ledger.settle(|one| {
-                one.recorded(begun, PLACE, 0);
-                one.closed(PLACE);
-            });
-            fragments.resize(tag.counts.len(), 0);
-            for (sum, counts) in fragments.iter_mut().zip(&tag.counts) {
-                *sum += counts.fragments;
-            }
-        }
-        self.ledger.durable(&fragments);
+        settle(&mut self.ledger, self.nodes.all[index].held.iter().take(count));
     }
 
-    /// The oldest frame of a node is held no longer; `is_durable`: it is durable there. The oldest
-    /// of all does not count from now on.
+    /// The oldest frame of a node is held no longer; `is_durable`: it is durable there.
     fn drop_oldest(&mut self, index: usize, is_durable: bool) -> Option<Outgoing> {
         let mut frame = self.nodes.drop_oldest(index, is_durable)?.frame;
+        self.is_dropped(&mut frame);
+        Some(frame)
+    }
+
+    /// A frame is held no longer. The oldest of all does not count from now on.
+    fn is_dropped(&mut self, frame: &mut Outgoing) {
         let oldest = self.nodes.oldest();
-        let frames = [Some(&mut frame), oldest].into_iter().flatten();
+        let frames = [Some(frame), oldest].into_iter().flatten();
         for one in frames.flat_map(|one| &mut one.columns) {
             if std::mem::take(&mut one.is_counted) {
                 self.input.copied(Arc::clone(&one.column));
             }
         }
-        Some(frame)
     }
 
     fn wake_at_ns(&self) -> u64 {
@@ -409,9 +410,9 @@ impl StoreTarget {
         all.min().unwrap_or(u64::MAX)
     }
 
-    /// Whether the only node takes frames.
+    /// Whether a node takes frames.
     fn is_open(&self) -> bool {
-        self.nodes.all[0].link.session.is_open()
+        self.nodes.all.iter().any(|node| node.link.session.is_open())
     }
 
     fn session_ended(&mut self, index: usize, why: Option<String>) {
@@ -434,9 +435,9 @@ impl StoreTarget {
         }
     }
 
-    /// Whether the run has ended and all its frames are durable.
+    /// Whether the run has ended and all its frames are durable at nodes.
     fn is_stored(&self) -> bool {
-        self.close.is_some() && self.nodes.held().next().is_none()
+        self.close.is_some() && self.nodes.held().next().is_none() && !self.is_forwarding()
     }
 
     /// No node takes anything more: what is held, and what comes, is discarded and counted.
@@ -445,14 +446,24 @@ impl StoreTarget {
             return;
         }
         // What the spill takes is not lost.
+        if self.spill.is_some() && self.nodes.are_several() {
+            self.nodes.withdraw(self.now_ns);
+        }
         while self.spill.is_some() && self.spill_oldest() > 0 {}
         let reason = format!("storage node {}: {why}", self.nodes.addresses());
         self.ledger.set_state(State::Fault { reason: reason.clone() });
         // Columns of the newest may still come.
         self.discards = self.nodes.held().any(|held| held.frame.ledger.is_none());
-        while let Some(index) = self.nodes.of_oldest() {
-            if let Some(oldest) = self.nodes.all[index].held.front() {
-                self.ledger.failed(&oldest.tag);
+        while let Some(mut held) = self.nodes.pop_waiting() {
+            held.tag.iter().for_each(|tag| self.ledger.failed(tag));
+            self.is_dropped(&mut held.frame);
+        }
+        // What is spilled stays.
+        while self.nodes.held().next().is_some()
+            && let Some(index) = self.nodes.of_oldest()
+        {
+            if let Some(tag) = self.nodes.all[index].held.front().and_then(|one| one.tag.as_ref()) {
+                self.ledger.failed(tag);
             }
             self.drop_oldest(index, false);
         }
@@ -548,6 +559,27 @@ impl StoreTarget {
         let mut all = self.nodes.all.iter();
         all.all(|one| one.has_ended || is_left_out && one.is_left_out(self.now_ns))
     }
+}
+
+/// These frames are durable at a node, or in the spill.
+fn settle<'a>(ledger: &mut TargetLedger, frames: impl Iterator<Item = &'a Held>) {
+    let mut fragments = Vec::new();
+    for Held { tag, frame } in frames {
+        // One that was spilled is settled.
+        let Some(tag) = tag else { continue };
+        let info = tag.head.info;
+        ledger.recorded(tag, &info, frame.bytes());
+        let begun: &BegunFrame = &tag.begun;
+        ledger.settle(|one| {
+            one.recorded(begun, PLACE, 0);
+            one.closed(PLACE);
+        });
+        fragments.resize(tag.counts.len(), 0);
+        for (sum, counts) in fragments.iter_mut().zip(&tag.counts) {
+            *sum += counts.fragments;
+        }
+    }
+    ledger.durable(&fragments);
 }
 
 impl Agent for StoreTarget {

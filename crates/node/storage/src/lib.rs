@@ -29,6 +29,7 @@ mod left_out;
 mod leftovers;
 mod memory;
 mod merge;
+mod merge_trends;
 mod open;
 mod parallel;
 mod reduce;

@@ -12,7 +12,7 @@
 //! read of is replaced by a skipped one, with its fragments counted as `fragments_discarded_disk`,
 //! or is missing if its counts cannot be read either.
 //!
-//! One frame at a time is in memory. Trends are not copied.
+//! One frame at a time is in memory. Trends of the folders are merged, too (merge_trends.rs).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -31,6 +31,7 @@ use crate::error::StorageError;
 use crate::folders::{self, MissingFrames, OF_FRAME};
 use crate::frame_index;
 use crate::left_out::LeftOut;
+use crate::merge_trends::{Closing, merge_trends};
 use crate::open::{FileProblem, RunFile, index_of_name};
 use crate::parallel;
 use crate::reframe::Done;
@@ -56,11 +57,13 @@ pub struct MergeReport {
     pub ended: bool,
     /// Whether data of the run were lost, before or here.
     pub data_lost: bool,
+    /// Rows of trends that were merged: each from the first folder in which it can be read.
+    pub trend_rows: u64,
 }
 
-/// Writes all frames of a run into a folder, each once and in order. The names of the new files
-/// begin as those of the run, or with `name` if these are unusual. `progress` returns whether to
-/// continue.
+/// Writes all frames of a run into a folder, each once and in order, and the trends of its folders.
+/// The names of the new files begin as those of the run, or with `name` if these are unusual.
+/// `progress` returns whether to continue.
 ///
 /// # Errors
 /// A run that is being recorded or has what this version does not know, existing files of that
@@ -82,6 +85,7 @@ pub fn merge(
     let is_begun = run.header().file_index == 0 || folders::are_by_number(run.run_files());
     let is_whole = is_begun && folders::missing(run).iter().all(|one| one.first > 0);
     let first_index = u32::from(!is_whole);
+    let codings = options.codings.clone();
     let options = WriteOptions { first_index, ..options.clone() };
     let mut new = new_run(run, folder, name);
     if run.base_path().is_some() {
@@ -99,7 +103,13 @@ pub fn merge(
             return Err(StorageError::Stopped);
         }
     }
-    merger.finish()
+    let mut report = merger.finish()?;
+    let closing = Closing { run_ended: report.ended, data_lost: report.data_lost };
+    let new = new_run(run, folder, name);
+    let trends = merge_trends(run.paths(), &new, &codings, closing, &mut || progress(done))?;
+    report.trend_rows = trends.rows;
+    report.write.left_out.extend(trends.left_out.into_lines());
+    Ok(report)
 }
 
 /// A frame to be copied.
@@ -433,6 +443,7 @@ impl<'a> Merger<'a> {
             missing,
             ended: run_ended,
             data_lost,
+            trend_rows: 0,
         })
     }
 

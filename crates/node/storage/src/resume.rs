@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catchment_frame::{FileHeader, Numbering, Positions, Superseded};
+use catchment_frame::{FileFrames, FileHeader, Numbering, Positions, Superseded};
 use catchment_model::{Ledger, RunId};
 
 use crate::apart::at_each;
@@ -88,6 +88,8 @@ pub struct ResumedPlace {
     pub items: u64,
     /// Its files.
     pub files: Vec<PathBuf>,
+    /// Which of its frames are in which of them.
+    pub file_frames: Vec<FileFrames>,
     /// Its frames.
     pub frames: u64,
     /// Events in its frames.

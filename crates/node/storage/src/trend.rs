@@ -84,6 +84,11 @@ impl Trends {
         Self { folder: folder.unwrap_or(run).join("trends"), opened: Mutex::default() }
     }
 
+    /// The folder with all of them.
+    pub(crate) fn of_run(&self) -> &Path {
+        &self.folder
+    }
+
     pub(crate) fn folder(&self, kind: TrendKind) -> PathBuf {
         self.folder.join(kind.name())
     }
@@ -141,7 +146,7 @@ impl Trends {
     }
 
     /// The run of a trend's long frames, and its tails, as they are now.
-    fn levels(&self, folder: &Path) -> Result<Vec<Arc<Run>>, StorageError> {
+    pub(crate) fn levels(&self, folder: &Path) -> Result<Vec<Arc<Run>>, StorageError> {
         let mut opened = self.opened.lock();
         let known = opened.entry(folder.to_owned()).or_default();
         if let [only] = &known[..]
@@ -174,6 +179,16 @@ fn rows_of(run: &Run, channel: &str, select: &Select) -> Result<Option<Trend>, S
         };
         columns.push(index);
     }
+    let columns = columns.try_into().expect("a column for each suffix");
+    rows_in(run, columns, select).map(Some)
+}
+
+/// The rows in these columns of a run of trends, in the order of [`TREND_SUFFIXES`].
+pub(crate) fn rows_in(
+    run: &Run,
+    columns: [usize; TREND_SUFFIXES.len()],
+    select: &Select,
+) -> Result<Trend, StorageError> {
     let read = run.read_many(&columns, select)?;
     let mut trend = Trend::default();
     for segment in &read[0] {
@@ -185,19 +200,19 @@ fn rows_of(run: &Run, channel: &str, select: &Select) -> Result<Option<Trend>, S
         let dtype = run.channels()[columns[index]].dtype;
         let values = values(dtype, &read[index]);
         values.filter(|values| values.len() == trend.start_ns.len()).ok_or_else(|| {
-            let what = format!("{channel}{}", TREND_SUFFIXES[index]);
+            let what = run.channels()[columns[index]].name.clone();
             StorageError::Trend { path: run.path().to_owned(), what }
         })
     };
     let [mean, min, max, rms, n] = [values(0), values(1), values(2), values(3), values(4)];
     trend.n = n?.into_iter().map(|n| n as u32).collect();
     (trend.mean, trend.min, trend.max, trend.rms) = (mean?, min?, max?, rms?);
-    Ok(Some(trend))
+    Ok(trend)
 }
 
 impl Trend {
     /// Appends the rows after those already present.
-    fn append(&mut self, mut rows: Self) {
+    pub(crate) fn append(&mut self, mut rows: Self) {
         let last = self.start_ns.last().copied();
         let first = rows.start_ns.partition_point(|&start| last.is_some_and(|last| start <= last));
         self.start_ns.extend(rows.start_ns.drain(first..));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use catchment_agent::{FolderStore, Waker};
 use catchment_disk::DiskError;
-use catchment_frame::{FILE_LIST_NAME, FileList};
+use catchment_frame::{FILE_LIST_NAME, FileFrames, FileList};
 use catchment_model::{Ledger, RunId};
 use catchment_net::{NetError, TcpConfig, TcpReceiver};
 use catchment_runner::{SystemEntropy, Threads};
@@ -255,8 +255,14 @@ impl<H: Host> Manager<H> {
             }
             let failed = running.writer.join();
             fault = running.state.fault.lock().clone();
+            let state = Arc::clone(&running.state);
             if let Some(fault) = &fault {
                 left = self.end_after(&key, fault)?;
+            }
+            if let Some(left) = &mut left {
+                // What is closed stays, but for what was cut.
+                left.files.clone_from(&state.files.lock());
+                left.files.retain(|one| one.last_file < left.next_index);
             }
             if let Some(name) = failed {
                 return Err(later(format!("the thread {name} has failed")));
@@ -274,6 +280,7 @@ impl<H: Host> Manager<H> {
         let durable = left.sequence + u64::from(has_ended);
         let state = Arc::new(StreamState::new(key, durable));
         state.has_ended.store(has_ended, Relaxed);
+        state.files.lock().clone_from(&left.files);
         let is_new = left.is_new;
         let generation = kept_generation(&folders);
         let (input, items) = bounded(ITEMS_MAX);
@@ -328,7 +335,8 @@ impl<H: Host> Manager<H> {
         if !left_out.contains(&folder) {
             left_out.push(folder);
         }
-        Ok(Some(Left { sequence, next_index, ledger, has_ended: false, is_new: false }))
+        let (files, has_ended, is_new) = (Vec::new(), false, false);
+        Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new }))
     }
 
     fn writer(
@@ -375,6 +383,8 @@ impl<H: Host> Manager<H> {
 
 /// What is left of a stream, closed and durable.
 struct Left {
+    /// Which frames are in which of its files.
+    files: Vec<FileFrames>,
     /// The number of the next frame.
     sequence: u64,
     next_index: u32,
@@ -404,7 +414,8 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
             let ledger = Ledger::new(0);
-            return Ok(Left { sequence: 0, next_index: 0, ledger, has_ended: false, is_new: true });
+            let (files, has_ended, is_new) = (Vec::new(), false, true);
+            return Ok(Left { files, sequence: 0, next_index: 0, ledger, has_ended, is_new });
         }
         Err(error) => return Err(NotOpened::Later(error.to_string())),
     };
@@ -432,6 +443,7 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
     let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
     let place = resumed.places.swap_remove(0);
     Ok(Left {
+        files: place.file_frames,
         sequence: if key.is_dealt { place.items } else { resumed.sequence },
         next_index: place.next_index,
         ledger: place.ledger,

@@ -15,13 +15,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{ANSWER_BYTES_MAX, Egress, Entropy, Flow};
 use catchment_encoder::Buffers;
+use catchment_frame::FileFrames;
 use catchment_net::LinkAccess;
 use catchment_wire::session::{
     Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection as Line, Control, Encoder, Fault,
     Fields, Grant, Grants, Hello, Log, LogPositions, Positions, Preamble, Service, VERSION,
     Welcome, parse,
 };
-use catchment_wire::storage_link::{self, StreamLog};
+use catchment_wire::storage_link::{self, Files, StoredFiles, StreamLog};
 use crossbeam_channel::Sender;
 
 use crate::frames::{HeaderParts, Partial};
@@ -102,13 +103,17 @@ struct Said {
     taken: u64,
     durable: u64,
     waits: bool,
+    /// Closed files, of which was said which frames are in them.
+    files: u64,
 }
 
 impl Said {
     fn of(stream: &Stream) -> Self {
         let durable = stream.state.durable.load(Relaxed).min(stream.taken);
         let waits = stream.state.trouble.lock().is_some();
-        Self { taken: stream.taken, durable, waits }
+        // A file is among these before the frames in it are said to be durable, all of them.
+        let files = stream.state.files.lock().iter().map(|one| u64::from(one.files)).sum();
+        Self { taken: stream.taken, durable, waits, files }
     }
 }
 
@@ -512,8 +517,15 @@ impl Sessions {
         if !is_asked && session.welcome.is_none() && session.ended.is_none() {
             return;
         }
+        let mut files = Vec::new();
         let now = match self.streams.get(name) {
-            Some(Slot::Ready(stream)) => Said::of(stream),
+            Some(Slot::Ready(stream)) => {
+                let now = Said::of(stream);
+                if now.files != session.said.files {
+                    files.clone_from(&stream.state.files.lock());
+                }
+                now
+            }
             _ => session.said,
         };
         let is_new = session.cookie != 0 || is_due && now != session.said;
@@ -529,7 +541,7 @@ impl Sessions {
                 answer.extend_from_slice(&preamble.encode());
             }
             let written = &mut connection.written;
-            session.write(answer, written, (now, is_new), (received, is_held));
+            session.write(answer, written, (now, &files, is_new), (received, is_held));
             if let Some(ended) = session.ended.take() {
                 ended.write(written, answer);
                 is_over = true;
@@ -551,7 +563,7 @@ impl Session {
         &mut self,
         answer: &mut Vec<u8>,
         written: &mut u32,
-        (now, is_new): (Said, bool),
+        (now, files, is_new): (Said, &[FileFrames], bool),
         (received, is_held): (u64, bool),
     ) {
         if let Some((welcome, grant)) = self.welcome.take() {
@@ -564,6 +576,9 @@ impl Session {
                 grants.finish("", &[])
             });
         } else if is_new {
+            if !files.is_empty() {
+                append(answer, written, |out, number| encode_files(out, number, files));
+            }
             let mut of_data = [0; 16];
             of_data[0] = received;
             let cookie = std::mem::take(&mut self.cookie);
@@ -572,7 +587,7 @@ impl Session {
             append(answer, written, |out, number| {
                 let mut message = Encoder::begin(out, number, &positions);
                 if self.said != now || cookie != 0 {
-                    let Said { taken, durable, waits } = now;
+                    let Said { taken, durable, waits, .. } = now;
                     let flags = if waits { LogPositions::WAITS } else { 0 };
                     let log = LogPositions { log: 0, flags, taken, durable };
                     assert!(message.push(&log), "one record fits");
@@ -582,6 +597,17 @@ impl Session {
             self.said = now;
         }
     }
+}
+
+/// Which frames are in which of the files that are closed.
+fn encode_files(out: &mut [u8], number: u32, files: &[FileFrames]) -> usize {
+    let count = files.iter().map(|one| u64::from(one.files)).sum();
+    let mut message = Encoder::begin(out, number, &Files { log: 0, files: count });
+    for &FileFrames { first_file, last_file, files, first_frame, last_frame } in files {
+        let record = StoredFiles { first_file, last_file, files, first_frame, last_frame };
+        assert!(message.push(&record), "few records fit");
+    }
+    message.finish("", &[])
 }
 
 /// The version that both have, of a range and the only one here; none: 0, and what this has.

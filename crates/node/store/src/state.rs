@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use catchment_frame::FileFrames;
 use catchment_model::{Ledger, RunId};
 use catchment_telemetry::FillLevel;
 use catchment_wire::session::ByeReason;
@@ -40,6 +41,8 @@ pub(crate) struct StreamState {
     pub(crate) fault: Mutex<Option<Fault>>,
     /// Why it has no file now, and tries again.
     pub(crate) trouble: Mutex<Option<String>>,
+    /// Which frames are in which of the files that are closed.
+    pub(crate) files: Mutex<Vec<FileFrames>>,
     /// Whether the stream has ended in order, with files that say so.
     pub(crate) has_ended: AtomicBool,
     /// Frames below this number have come.
@@ -176,12 +179,20 @@ impl StreamState {
             sync: Phase::default(),
             fault: Mutex::new(None),
             trouble: Mutex::new(None),
+            files: Mutex::new(Vec::new()),
             has_ended: AtomicBool::new(false),
             taken: AtomicU64::new(durable),
             sender: Mutex::new(None),
             is_attached: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// A file is closed and durable, with frames of these numbers.
+    pub(crate) fn closed(&self, index: u32, numbers: Option<(u64, u64)>) {
+        if let Some(numbers) = numbers {
+            FileFrames::one(index, numbers).add_to(&mut self.files.lock());
         }
     }
 

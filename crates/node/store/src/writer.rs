@@ -431,10 +431,9 @@ impl<S: FolderStore> Writer<S> {
         while let Some(ended) = self.files.next_ended() {
             self.job_ended(ended)?;
         }
-        let ready = |file: &FrameFile<Attached>| !file.toc_begun && file.header_recorded;
-        let ready: Vec<StoreFile> =
-            self.files.closing.iter().filter(|file| ready(file)).map(|file| file.id).collect();
-        for id in ready {
+        let closing = self.files.closing.iter();
+        let ready = closing.filter(|file| !file.toc_begun && file.header_recorded);
+        for id in ready.map(|file| file.id).collect::<Vec<StoreFile>>() {
             if !self.files.is_busy_with(id) {
                 self.begin_toc(id);
             }
@@ -512,6 +511,7 @@ impl<S: FolderStore> Writer<S> {
         self.state.sync.took(self.now_ns.saturating_sub(file.attached.finishing_ns));
         self.list(id.store, &FileListLine::Closed { index: file.index, bytes: completion.bytes });
         self.disks.closed(id.store);
+        self.state.closed(file.index, file.numbers);
         if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
             (mark.durable, mark.durable_bytes) = (mark.recorded, completion.bytes);
             (mark.frames, mark.is_closed) = (file.attached.frames, true);

@@ -441,6 +441,8 @@ pub struct FrameFile<A = ()> {
     pub end: u64,
     /// The end of its last recorded frame.
     pub recorded_end: u64,
+    /// The lowest and the highest number of its recorded frames.
+    pub numbers: Option<(u64, u64)>,
     /// Whether its header has been written.
     pub header_recorded: bool,
     /// Whether a write of it has failed.
@@ -492,6 +494,7 @@ impl<A> FrameFile<A> {
             opened_ns: now_ns,
             end: header_bytes,
             recorded_end: header_bytes,
+            numbers: None,
             header_recorded: false,
             failed: false,
             gone: false,
@@ -595,6 +598,9 @@ impl<A> FrameFile<A> {
         let summary = frame.summary;
         assert_eq!(summary.offset, self.recorded_end, "frames are recorded in their order");
         self.recorded_end += summary.frame_bytes;
+        let (first, last) = summary.info.numbers();
+        let (lowest, highest) = self.numbers.unwrap_or((first, last));
+        self.numbers = Some((lowest.min(first), highest.max(last)));
         self.unlisted_frames += 1;
         if let Some(toc) = &mut self.toc {
             self.toc_bytes += (1 + frame.entries.len() as u64) * TOC_ENTRY_BYTES;

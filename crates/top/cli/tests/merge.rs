@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use catchment_storage::{Run, Select, audit, verify};
+use catchment_storage::{Run, Select, TrendKind, audit, verify};
 
 use crate::support::{json, output, stderr, stdout};
 
@@ -66,6 +66,34 @@ fn folders_of_which_each_lacks_a_file_are_audited_and_merged_as_one_run() {
         json(folder, &["merge", "run", "copy", "--to", "files", "--file-time", "2 s", "--json"], 0);
     assert_eq!((&summary["files"], &summary["frames"]), (&2.into(), &8.into()), "{summary}");
     assert_eq!((&summary["files_read"], &summary["copies_left"]), (&6.into(), &4.into()));
+}
+
+#[test]
+fn trends_of_which_each_folder_has_a_part_are_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    copied(folder);
+    for run in ["run", "copy"] {
+        stdout(folder, &["trend", run], 0);
+    }
+    let open = |name: &str| Run::open(folder.join(name)).unwrap();
+    let whole = open("run");
+    let channel = whole.channels()[0].name.clone();
+    let trends = |run: &Run| {
+        [TrendKind::Second, TrendKind::Minute]
+            .map(|kind| run.trend(&channel, kind, &Select::All).unwrap().expect("a trend"))
+    };
+    let expected = trends(&whole);
+    assert!(expected.iter().all(|trend| !trend.n.is_empty()));
+    drop(whole);
+    std::fs::remove_dir_all(folder.join("run/trends/minute")).unwrap();
+    std::fs::remove_dir_all(folder.join("copy/trends/second")).unwrap();
+    let report = json(folder, &["merge", "run", "copy", "--to", "merged", "--json"], 0);
+    let merged = trends(&open("merged"));
+    assert_eq!(merged, expected);
+    assert!(
+        report["trend_rows"].as_u64() >= Some((expected[0].n.len() + expected[1].n.len()) as u64)
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_fixtures::wait_while;
-use catchment_frame::FILE_LIST_NAME;
+use catchment_frame::{FILE_LIST_NAME, FileReader};
 use catchment_frontend::{Closed, Frontend, SourceStatus};
 use catchment_model::Entry;
 use catchment_storage::{Run, RunOptions, Verdict, audit, verify};
@@ -21,6 +21,7 @@ use crate::support::{catchment, free_ports, interrupt, started, stderr, stdout};
 
 mod killed;
 mod shared;
+mod spilled;
 
 /// An address that is free.
 fn free() -> SocketAddr {
@@ -191,6 +192,25 @@ fn locations(folder: &Path) -> Vec<Value> {
     run["locations"].as_array().expect("locations").clone()
 }
 
+/// Which frames are in which of a node's files, as the run's index says it.
+fn file_frames(stored: &Path) -> Value {
+    let files = std::fs::read_dir(stored).unwrap().map(|file| file.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|one| one == "catch")).collect();
+    paths.sort();
+    let of_file = |(index, path): (usize, &PathBuf)| {
+        let bytes = std::fs::read(path).unwrap();
+        let reader = FileReader::open(&bytes).unwrap();
+        let numbers = || reader.frames().iter().map(|frame| frame.info.numbers());
+        let (first, last) = (numbers().map(|one| one.0).min(), numbers().map(|one| one.1).max());
+        serde_json::json!({
+            "first_file": index, "last_file": index, "files": 1,
+            "first_frame": first, "last_frame": last,
+        })
+    };
+    paths.iter().enumerate().map(of_file).collect()
+}
+
 #[test]
 fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -226,9 +246,10 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     );
     assert_eq!((&at["address"], &at["frames"]), (&node.to_string().into(), &done["frames_taken"]));
     assert_eq!(
-        (&at["first_frame"], at["last_frame"].as_u64()),
-        (&0.into(), frames(&there).last().copied())
+        (&at["first_frame"], &at["last_frame"]),
+        (&0.into(), &file_frames(&stored).as_array().unwrap().last().unwrap()["last_frame"])
     );
+    assert_eq!(at["file_frames"], file_frames(&stored));
     assert_eq!((&beside["kind"], &beside["target"]), (&"folder".into(), &"here".into()));
     assert_eq!(beside["files"], serde_json::json!([[0, here.files().len() - 1]]));
     let list = crate::support::only_run(folder.path()).join(FILE_LIST_NAME);
@@ -240,6 +261,7 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     }
     let text = stdout(folder.path(), &["catalog", "show", "1"], 0);
     assert!(text.contains(&format!("node: storage node {node}, {name}, ")), "{text}");
+    assert!(text.contains(&format!("{name}-00000.catch: frames 0 to ")), "{text}");
 }
 
 #[test]
@@ -331,8 +353,10 @@ fn one_of_two_storage_nodes_is_killed_and_started_again_and_their_folders_are_th
     // Each has some, and one of the two is told that it has the last.
     let locations = locations(folder.path());
     assert_eq!(locations.len(), 2);
-    for (location, node) in locations.iter().zip(nodes) {
+    for ((location, node), stored) in locations.iter().zip(nodes).zip(&stored) {
         assert_eq!(location["address"], node.to_string());
+        // Also of the node that was killed, which has ended the file that it left.
+        assert_eq!(location["file_frames"], file_frames(stored));
         assert!(location["frames"].as_u64() > Some(0), "{location}");
         assert!(location["first_frame"].as_u64() < location["last_frame"].as_u64(), "{location}");
     }

@@ -130,12 +130,6 @@ fn target(
         let message = "expected it of a required target of kind = \"store\" alone";
         return Err(located.error(&key("hold_bytes"), message));
     }
-    let is_shared = place.node().is_some_and(|node| node.addresses.len() > 1);
-    if is_shared && low.spill.is_some() {
-        let message = "expected no spill of a target with several nodes: what one does not take \
-                       goes to others";
-        return Err(located.error(&key("spill"), message));
-    }
     let spill = spill(located, (index, low), is_node && required)?;
     let has_trends = required && place != Place::None && !is_node;
     if low.trends == Some(true) && !has_trends {

@@ -259,19 +259,21 @@ fn a_target_has_one_folder_or_several_different_ones() {
 }
 
 #[test]
-fn a_store_has_one_node_or_several_different_ones_without_a_spill() {
+fn a_store_has_one_node_or_several_different_ones_and_may_have_a_spill() {
     let with =
         |keys: &str| format!("{TWO}\n[[targets]]\nname = \"far\"\nkind = \"store\"\n{keys}\n");
     let high = check(Path::new("run.toml"), &with("nodes = [\"a:1\", \"b:1\"]")).unwrap();
     let node = high.recorder.targets[0].place.node().unwrap();
     assert_eq!(node.addresses, ["a:1", "b:1"]);
     let spill = "nodes = [\"a:1\", \"b:1\"]\nspill = \"spill\"\nspill_bytes = \"1 GiB\"";
+    let high = check(Path::new("run.toml"), &with(spill)).unwrap();
+    let spill = high.recorder.targets[0].spill.as_ref().expect("it has one");
+    assert_eq!((&*spill.folder, spill.bytes_max), (Path::new("spill"), 1 << 30));
     for (keys, expected) in [
         ("nodes = []", "expected 1 to 16 storage nodes"),
         ("nodes = [\"a:1\", \"a:1\"]", "expected each storage node once"),
         ("nodes = [\"a:1\", \"b\"]", "expected HOST:PORT"),
         ("address = \"a:1\"\nnodes = [\"b:1\"]", "expected no nodes beside an address"),
-        (spill, "expected no spill of a target with several nodes"),
     ] {
         assert!(message(&with(keys)).contains(expected), "{}", message(&with(keys)));
     }

@@ -1,15 +1,22 @@
 """Several folders of one run, read as one: what one lacks is read from another."""
 
+import contextlib
+import itertools
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import catchment
+from catchment import frontend
 from fixtures import generate
 
 CONFIG = """
@@ -69,13 +76,14 @@ def same_events(run: catchment.Run, whole: catchment.Run) -> None:
         assert np.array_equal(mine.data, other.data)
         assert np.array_equal(mine.offsets, other.offsets)
         assert np.array_equal(mine.keys, other.keys)
+    *_, last = whole.sources
     for frame, expected in zip(run.frames(), whole.frames(), strict=True):
         assert np.array_equal(frame.keys, expected.keys)
-        assert np.array_equal(frame[1].data, expected[1].data)
+        assert np.array_equal(frame[last].data, expected[last].data)
     key = int(whole.events.keys[len(whole.events) // 2])
-    fragment = whole[2].event(key)
+    fragment = whole[last].event(key)
     assert fragment is not None
-    same = run[2].event(key)
+    same = run[last].event(key)
     assert same is not None
     assert np.array_equal(same, fragment)
 
@@ -175,3 +183,127 @@ def test_folders_of_two_runs_are_refused(folders: list[Path], tmp_path: Path) ->
     generate(tmp_path / "other")
     with pytest.raises(catchment.FileError, match="is of run"):
         catchment.open([*folders, os.fspath(tmp_path / "other")])
+
+
+NODE = """
+[store]
+folders = ["stored"]
+[memory]
+budget = "64 MiB"
+[write]
+buffer_bytes = "1 MiB"
+preallocate_bytes = "1 MiB"
+[[listen]]
+address = "127.0.0.1:0"
+"""
+SHARED = """
+[memory]
+budget = "256 MiB"
+[write]
+buffer_bytes = "1 MiB"
+preallocate_bytes = "1 MiB"
+[frame]
+time = "20 ms"
+[[targets]]
+name = "nodes"
+kind = "store"
+nodes = {nodes}
+hold_bytes = "1 MiB"
+[[targets]]
+name = "mirror"
+folder = "mirror"
+[[listen]]
+address = "127.0.0.1:0"
+[[sources]]
+name = "camera/left"
+via = "link"
+[[sources]]
+name = "camera/right"
+via = "link"
+"""
+
+
+class Started:
+    """A process that runs, until the end of the test at the latest."""
+
+    def __init__(self, root: Path, *command: str) -> None:
+        command = (sys.executable, "-m", "catchment", *command)
+        self.process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+
+    def line(self, begin: str) -> str:
+        """Return the rest of the first line that begins so."""
+        assert self.process.stdout is not None
+        lines = (line for line in self.process.stdout if line.startswith(begin))
+        return next(lines).removeprefix(begin).strip()
+
+    def end(self) -> None:
+        """End it in order."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate()
+        assert self.process.returncode == 0
+
+
+def has_events(stored: Path) -> bool:
+    """Whether a node has events of the run that goes on."""
+    with warnings.catch_warnings(action="ignore"):
+        for folder in stored.glob("run-*"):
+            with contextlib.suppress(catchment.CatchmentError), catchment.open(folder) as run:
+                return len(run.events) > 0
+    return False
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[tuple[list[Path], Path]]:
+    """Record to two storage nodes that share the frames, and to a folder that has all of them."""
+    started, addresses = [], []
+    roots = [tmp_path / name for name in ("one", "two")]
+    try:
+        for root in roots:
+            root.mkdir()
+            (root / "store.toml").write_text(NODE)
+            started.append(Started(root, "store", "store.toml"))
+            addresses.append(started[-1].line("Storing at ").split(",")[0])
+        (tmp_path / "run.toml").write_text(SHARED.format(nodes=json.dumps(addresses)))
+        recorder = Started(tmp_path, "run", "run.toml")
+        started.append(recorder)
+        address = recorder.line("Front-ends connect to ").rstrip(".")
+        url = f"catchment+tcp://{address}"
+        with frontend.connect(url, "camera", sources=["left", "right"]) as camera:
+            keys = itertools.count()
+            while not all(has_events(root / "stored") for root in roots):
+                key = next(keys)
+                camera["left"].send(key, np.full(4096, key, np.uint32))
+                camera["right"].send(key, np.full(key % 50, key % 256, np.uint8))
+        for process in reversed(started):
+            process.end()
+        parts = [next((root / "stored").glob("run-*")) for root in roots]
+        yield parts, next((tmp_path / "mirror").glob("run-*"))
+    finally:
+        for process in started:
+            process.process.kill()
+            process.process.wait()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_nodes_that_share_frames_are_read_as_one_run(
+    shared: tuple[list[Path], Path], order: int
+) -> None:
+    parts, mirror = shared
+    with catchment.open(parts[::order]) as run, catchment.open(mirror) as whole:
+        same_events(run, whole)
+        assert np.array_equal(run.events.keys, np.arange(len(whole.events)))
+        assert run.ledger.total == whole.ledger.total
+        assert (run.status, run.problems) == ("ended", [])
+        events, frames = len(whole.events), len(whole.frames())
+    for part in parts:
+        with pytest.warns(catchment.DamageWarning, match="is missing"):
+            some = catchment.open(part)
+        with some:
+            assert len(some.events) > 0
+            events -= len(some.events)
+            frames -= len(some.frames())
+    # Where a node was slow, the other one has some of its frames, too.
+    assert events <= 0
+    assert frames <= 0
+    report = catchment.audit(parts)
+    assert (report.balanced, report.frames_missing, report.problems) == (True, 0, ())

@@ -12,7 +12,7 @@ mod searching;
 
 use std::path::Path;
 
-use catchment_frame::{LocationKind, RunLocation, Schema, SourceInfo};
+use catchment_frame::{FileFrames, LocationKind, RunLocation, Schema, SourceInfo};
 use catchment_model::{Entry, Ledger, RunId, SourceId, Utc};
 use catchment_storage::{
     ColumnData, Ending, EventFrame, EventSource, NewRun, RunWriter, WriteOptions,
@@ -153,6 +153,7 @@ fn locations(frames: Option<u64>) -> Vec<RunLocation> {
         first_frame: numbers.map(|(first, _)| first),
         last_frame: numbers.map(|(_, last)| last),
         files: Vec::new(),
+        file_frames: frames.iter().map(|_| FileFrames::one(4, (0, 3))).collect(),
         ..folder.clone()
     };
     vec![folder, node]

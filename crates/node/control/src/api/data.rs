@@ -100,8 +100,25 @@ pub struct RunLocation {
     /// The highest.
     pub last_frame: Option<u64>,
     /// Of a folder: the indexes of its files, each the first and the last of some that follow each
-    /// other. A node gives its files indexes of its own.
+    /// other.
     pub files: Vec<[u32; 2]>,
+    /// Of a node: which frames are in which of the files that it has closed, in the order of these.
+    pub file_frames: Vec<FileFrames>,
+}
+
+/// Closed files of a storage node: one, or several between two indexes.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct FileFrames {
+    /// The index of the first one: file 7 of the folder `run-1` is `run-1-00007.catch`.
+    pub first_file: u32,
+    /// That of the last one.
+    pub last_file: u32,
+    /// How many there are.
+    pub files: u32,
+    /// The lowest number of their frames.
+    pub first_frame: u64,
+    /// The highest. Other nodes of the target may have some in between.
+    pub last_frame: u64,
 }
 
 /// The ledger of a run, without zeros.

@@ -9,9 +9,9 @@ mod store;
 mod stored;
 
 pub use data::{
-    Alarm, AlarmList, Audit, AuditLine, ConfigurationList, ConfigurationVersion, Health, History,
-    LogLine, LogList, Remark, Run, RunLedger, RunList, RunLocation, Sample, SampleArray,
-    SampleChannel, SampleHistogram, Series,
+    Alarm, AlarmList, Audit, AuditLine, ConfigurationList, ConfigurationVersion, FileFrames,
+    Health, History, LogLine, LogList, Remark, Run, RunLedger, RunList, RunLocation, Sample,
+    SampleArray, SampleChannel, SampleHistogram, Series,
 };
 pub use requests::{
     Acknowledge, AcknowledgeAll, CommandRequest, CommandResult, LogIn, NewConfiguration, NewToken,

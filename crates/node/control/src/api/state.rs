@@ -259,13 +259,13 @@ pub struct TargetFolder {
 }
 
 /// The spill of a target.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Spill {
     /// The target.
     pub target: String,
     /// The folder.
     pub folder: String,
-    /// The storage node for which it is.
+    /// The storage node for which it is, or the nodes.
     pub node: String,
     /// The most bytes in it.
     pub bytes_max: u64,
@@ -278,8 +278,10 @@ pub struct Spill {
     pub frames_forwarded: u64,
     /// Bytes of the files that had them.
     pub bytes_forwarded: u64,
-    /// Frames of which that is so that could not be read again.
+    /// Frames of which that is so that could not be read again, and are lost.
     pub frames_lost: u64,
+    /// Those of them whose files somebody had removed. The others were damaged.
+    pub frames_removed: u64,
     /// Files that were kept aside because not all in them could be read.
     pub files_damaged: u64,
     /// Frames that wait there.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use catchment_model::Utc;
-use catchment_recorder::Forwarding;
 use catchment_run::{Command, State};
 
 use super::Conductor;
@@ -13,7 +12,6 @@ use crate::front_ends;
 use crate::properties;
 use crate::shared::{Schemas, View};
 use crate::watching::Meaning;
-use crate::watching::targets::spills;
 
 impl Conductor {
     /// The recorder's own state: a fault of another device does not end a run.
@@ -103,8 +101,7 @@ impl Conductor {
         let space = self.shared.disk.space();
         let mut warnings = snapshot.map(|one| one.warnings.clone()).unwrap_or_default();
         warnings.extend(self.shared.catalog.trouble());
-        let left = self.forwarding.as_ref().map(Forwarding::snapshot).unwrap_or_default();
-        let spills = spills(left, snapshot);
+        let spills = self.spills(snapshot);
         let problems = spills.iter().flat_map(|spill| {
             spill.problems.iter().map(|text| format!("spill of {}: {text}", spill.target))
         });

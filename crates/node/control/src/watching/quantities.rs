@@ -66,6 +66,11 @@ const TARGET: [(&str, &str); 2] = [
     ),
 ];
 
+const SPILL: [(&str, &str); 1] = [(
+    "frames_lost",
+    "Spilled frames of a target that cannot be read again: their files are removed or damaged.",
+)];
+
 const FRONT_END: [(&str, &str); 7] = [
     ("alarms", "1 while a front-end raises an alarm, otherwise 0; of `NAME (ALARM)`."),
     ("refuses", "1 while a front-end refuses a command, otherwise 0."),
@@ -154,6 +159,7 @@ pub fn known_quantities() -> Vec<KnownQuantity> {
     }
     QUEUE.iter().for_each(|(name, description)| put(format!("queue.*.{name}"), description));
     TARGET.iter().for_each(|(name, description)| put(format!("target.*.{name}"), description));
+    SPILL.iter().for_each(|(name, description)| put(format!("spill.*.{name}"), description));
     FOLDER.iter().for_each(|(name, description)| put(format!("folder.*.{name}"), description));
     STREAM.iter().for_each(|(name, description)| put(format!("stream.*.{name}"), description));
     let of_front_ends = FRONT_END.iter();

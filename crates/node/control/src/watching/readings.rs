@@ -36,6 +36,9 @@ pub(super) fn read(
     read_clock(table);
     let of_node = |device: &&api::Device| !front_ends::is_one(&device.path);
     read_devices(table, moment.devices.iter().filter(of_node));
+    for spill in moment.spills {
+        table.set_of("spill", &spill.target, "frames_lost", spill.frames_lost as f64);
+    }
     let Some(snapshot) = moment.snapshot.filter(|_| moment.run.is_some()) else { return };
     let counts = &snapshot.counts;
     table.set("rows_recorded", (counts.events_recorded + counts.slices_recorded) as f64);

@@ -73,6 +73,7 @@ pub(crate) fn spills(left: Vec<SpillState>, snapshot: Option<&Snapshot>) -> Vec<
             frames_forwarded: all.frames_forwarded,
             bytes_forwarded: all.bytes_forwarded,
             frames_lost: all.frames_lost,
+            frames_removed: all.frames_removed,
             files_damaged: all.files_damaged,
             frames_waiting: all.frames_waiting,
             bytes_waiting: all.bytes_waiting,

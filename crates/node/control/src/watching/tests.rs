@@ -28,6 +28,7 @@ struct Rig {
     snapshot: Snapshot,
     front_ends: BTreeMap<String, FrontEnd>,
     unheard: Vec<(String, String)>,
+    spills: Vec<api::Spill>,
     paused: bool,
     free_bytes: u64,
     now_ns: u64,
@@ -73,6 +74,7 @@ impl Rig {
             snapshot,
             front_ends: BTreeMap::new(),
             unheard: Vec::new(),
+            spills: Vec::new(),
             paused: false,
             free_bytes: 100_000_000,
             now_ns: S,
@@ -106,6 +108,7 @@ impl Rig {
                 interrupted_run: 0,
                 front_ends: &self.front_ends,
                 unheard: &self.unheard,
+                spills: &self.spills,
                 socket_fills: &[Some(0.5)],
                 disk: Some(machine::Space {
                     free_bytes: self.free_bytes,
@@ -376,6 +379,7 @@ fn sources_that_sent_to_a_run_are_sending_when_it_has_just_ended() {
             interrupted_run: 0,
             front_ends: &BTreeMap::new(),
             unheard: &[],
+            spills: &[],
             socket_fills: &[None],
             disk: None,
             devices: &[],
@@ -568,6 +572,7 @@ fn what_rules_can_look_at_is_what_is_read() {
     (camera.given_up, camera.reports) = (Some("sequence 4".to_owned()), [alarm].into());
     rig.front_ends.insert("camera".to_owned(), camera);
     rig.unheard.push(("[::1]:7100".to_owned(), "it is in use".to_owned()));
+    rig.spills.push(api::Spill { target: "far".to_owned(), ..api::Spill::default() });
     rig.look(20, 2_000_000);
     let alarms = rig.watching.alarms_seen();
     for text in [
@@ -631,9 +636,7 @@ fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
         }
         rig.look(1, 0);
     };
-    for _ in 0..10 {
-        records(&mut rig, true);
-    }
+    (0..10).for_each(|_| records(&mut rig, true));
     assert_eq!(rig.verdict, "recording good data");
     // One write is always in progress, and all of them complete.
     for _ in 0..10 {
@@ -641,14 +644,11 @@ fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
         rig.snapshot.counts.writes_begun += 1;
     }
     assert_eq!(rig.verdict, "recording good data");
-    records(&mut rig, false);
-    records(&mut rig, false);
+    (0..2).for_each(|_| records(&mut rig, false));
     assert_eq!(rig.level, catchment_watch::Level::Held);
     let text = "data are only held in memory: the disk has completed no write for 1 s";
     assert_eq!(rig.verdict, text);
-    for _ in 0..2 {
-        records(&mut rig, false);
-    }
+    (0..2).for_each(|_| records(&mut rig, false));
     assert_eq!(rig.level, catchment_watch::Level::NotRecording, "{}", rig.verdict);
     // It comes back.
     records(&mut rig, true);

@@ -329,6 +329,14 @@ const METRICS: &[Metric] = metrics! {
                 out.put(&[("target", &*spill.target), ("what", what)], count as f64);
             }
         };
+    "catchment_spill_lost_frames_total", "counter", "target, reason",
+        "Spilled frames that are lost, since their files were removed or are damaged.",
+        |_, view, out| for spill in &view.state.spills {
+            let damaged = spill.frames_lost - spill.frames_removed;
+            for (reason, count) in [("removed", spill.frames_removed), ("damaged", damaged)] {
+                out.put(&[("target", &*spill.target), ("reason", reason)], count as f64);
+            }
+        };
     "catchment_spill_bytes_total", "counter", "target, what",
         "Stored bytes that were spilled, and bytes of files that were forwarded.",
         |_, view, out| for spill in &view.state.spills {

@@ -8,7 +8,8 @@
 //!
 //! The node says where it goes on: behind its last frame. If that is before the first one that was
 //! spilled, frames in between, which it had, are gone there; nothing is sent then, since it would
-//! make a hole.
+//! make a hole. Several nodes that share the frames have gaps anyway: each frame goes to one that
+//! takes it (spill/dealt.rs).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,6 +26,7 @@ use catchment_sender::{StreamConfig, StreamSession};
 use catchment_telemetry::{Clock, ThreadTimes};
 use parking_lot::Mutex;
 
+use super::dealt::Dealt;
 use super::{Backlog, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder};
 use crate::config::RecorderConfig;
 use crate::spill_counts::{SpillCounts, SpillReport};
@@ -37,6 +39,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 const RETRY_NS: u64 = 30_000_000_000;
 /// How long a stream is tried of which nothing becomes durable, before the next has its turn.
 const STUCK_NS: u64 = 30_000_000_000;
+pub(super) const STUCK: &str = "nothing became durable there for 30 s";
 /// The longest time to the next cycle while a stream is forwarded.
 const IDLE_NS: u64 = 5_000_000;
 /// The node may have frames that the recorder sent, and did not spill.
@@ -166,6 +169,11 @@ impl Watched {
             past.push(text);
         }
     }
+
+    /// Leaves what waits in a folder, of which all below that number is durable, to another.
+    fn leave(&self, spill: Spill, below: u64) {
+        spill.hand_over(below).into_iter().for_each(|text| self.say(text));
+    }
 }
 
 struct Events;
@@ -187,16 +195,37 @@ struct Forwarder {
 }
 
 /// A stream that is forwarded.
-struct Sending {
+enum Sending {
+    ToOne(Box<ToOne>),
+    Dealt(Box<Dealt>),
+}
+
+/// A stream that is forwarded to the only node.
+struct ToOne {
     backlog: Backlog,
     link: StoreLink,
     /// Whether the backlog has something to be sent.
     has_more: bool,
     /// The number behind all that is to be sent.
     end: u64,
-    /// What is durable at the node, and since when.
+    progress: Progress,
+}
+
+/// What is durable at the nodes, and since when.
+#[derive(Default)]
+pub(super) struct Progress {
     durable: u64,
     since_ns: Option<u64>,
+}
+
+impl Progress {
+    /// Whether nothing has become durable for so long that the next stream has its turn.
+    pub(super) fn is_stuck(&mut self, now_ns: u64, durable: u64) -> bool {
+        if self.durable < durable {
+            (self.durable, self.since_ns) = (durable, None);
+        }
+        now_ns.saturating_sub(*self.since_ns.get_or_insert(now_ns)) >= STUCK_NS
+    }
 }
 
 impl Forwarder {
@@ -229,7 +258,7 @@ impl Forwarder {
                 continue;
             }
             match self.take(&entry.path) {
-                Ok(Taken::Sending(sending)) => self.sending = Some(*sending),
+                Ok(Taken::Sending(sending)) => self.sending = Some(sending),
                 Ok(Taken::Nothing) => {}
                 Ok(Taken::Foreign(why)) => {
                     foreign.insert(format!("{} is left alone: {why}", entry.path.display()));
@@ -267,10 +296,10 @@ impl Forwarder {
         }
         lock.set_taken().map_err(|error| error.to_string())?;
         let spill = Spill::left(lock, folder, &self.watched.counts)?;
-        match link_of(&spill, &self.watched.node) {
-            Ok(link) => Ok(Taken::Sending(Box::new(Sending::new(spill, link)))),
+        match links_of(&spill, &self.watched.node) {
+            Ok(links) => Ok(Taken::Sending(Sending::new(spill, links))),
             Err(why) => {
-                spill.hand_over();
+                self.watched.leave(spill, 0);
                 Err(why)
             }
         }
@@ -278,63 +307,21 @@ impl Forwarder {
 
     /// Sends what there is to send. Returns how much was done, and the outcome at the end.
     fn forward(&mut self, now_ns: u64) -> (usize, Option<Result<(), String>>) {
-        let Some(sending) = &mut self.sending else { return (0, None) };
-        let watched = &self.watched;
-        let mut moved = sending.link.receive(now_ns);
-        if let Some(trouble) = sending.link.take_trouble() {
-            watched.say(trouble);
-        }
-        if let Some(next) = sending.link.attached() {
-            watched.problems.lock().away = None;
-            if let Some(why) = sending.hole(next) {
-                return (moved, Some(Err(why)));
+        match &mut self.sending {
+            None => (0, None),
+            Some(Sending::ToOne(one)) => one.forward(now_ns, &self.watched),
+            Some(Sending::Dealt(dealt)) => {
+                let outcome = dealt.forward(now_ns, &mut |text| self.watched.say(text));
+                self.watched.problems.lock().away = dealt.away();
+                outcome
             }
-            sending.backlog.go_on_at(next, None);
-            sending.has_more = true;
-            sending.link.go_on(0);
         }
-        let durable = sending.link.session.durable();
-        let said = sending.backlog.spill.remove_below(durable);
-        said.into_iter().for_each(|text| watched.say(text));
-        let run_end = sending.backlog.spill.run_end();
-        let is_done = durable >= sending.end && run_end.is_none_or(|end| durable > end);
-        if is_done {
-            sending.link.session.finish();
-        }
-        let (written, happened) = sending.link.act();
-        moved += written;
-        match happened {
-            Some(Happened::Ended(None)) if is_done => return (moved, Some(Ok(()))),
-            Some(Happened::Ended(why)) => {
-                let why = why.unwrap_or_else(|| "the session has ended".to_owned());
-                return (moved, Some(Err(why)));
-            }
-            Some(Happened::Away(Some(why))) => {
-                let address = &sending.link.address;
-                watched.problems.lock().away = Some(format!("storage node {address}: {why}"));
-            }
-            _ => {}
-        }
-        if sending.is_stuck(now_ns, durable) {
-            let why = watched.problems.lock().away.take();
-            let why = why.unwrap_or_else(|| "nothing became durable there for 30 s".to_owned());
-            return (moved, Some(Err(why)));
-        }
-        if sending.link.session.is_open() && sending.has_more {
-            let mut say = |text| watched.say(text);
-            sending.has_more = sending.backlog.advance(&mut sending.link.feed, &mut say);
-        }
-        let close = run_end.filter(|_| !sending.has_more);
-        moved += sending.link.send(&sending.backlog.frames, close);
-        (moved, None)
     }
 
     /// A stream has come to its end here.
     fn ended(&mut self, now_ns: u64, outcome: Result<(), String>) {
         self.watched.problems.lock().away = None;
-        let Some(Sending { backlog: Backlog { spill, .. }, .. }) = self.sending.take() else {
-            return;
-        };
+        let Some((spill, below)) = self.sending.take().map(Sending::into_spill) else { return };
         let folder = spill.folder().to_owned();
         match outcome {
             Ok(()) => match spill.finish() {
@@ -346,7 +333,7 @@ impl Forwarder {
                 }
             },
             Err(why) => {
-                spill.hand_over();
+                self.watched.leave(spill, below);
                 let why = format!("{} is not forwarded: {why}", folder.display());
                 self.left_alone.push((folder, now_ns + RETRY_NS, why));
             }
@@ -356,24 +343,80 @@ impl Forwarder {
 }
 
 enum Taken {
-    Sending(Box<Sending>),
+    Sending(Sending),
     Nothing,
     Foreign(String),
 }
 
 impl Sending {
-    fn new(spill: Spill, link: StoreLink) -> Self {
-        let end = spill.end();
-        let (durable, since_ns) = (0, None);
-        Self { backlog: Backlog::new(spill), link, has_more: true, end, durable, since_ns }
+    fn new(spill: Spill, mut links: Vec<StoreLink>) -> Self {
+        if links.len() > 1 {
+            return Self::Dealt(Box::new(Dealt::new(spill, links)));
+        }
+        let (end, link) = (spill.end(), links.swap_remove(0));
+        let (backlog, progress) = (Backlog::new(spill), Progress::default());
+        Self::ToOne(Box::new(ToOne { backlog, link, has_more: true, end, progress }))
     }
 
-    /// Whether nothing has become durable for so long that the next stream has its turn.
-    fn is_stuck(&mut self, now_ns: u64, durable: u64) -> bool {
-        if self.durable < durable {
-            (self.durable, self.since_ns) = (durable, None);
+    /// What is left of it, and the number below which all is durable.
+    fn into_spill(self) -> (Spill, u64) {
+        match self {
+            Self::ToOne(one) => (one.backlog.spill, one.link.session.durable()),
+            Self::Dealt(dealt) => dealt.into_spill(),
         }
-        now_ns.saturating_sub(*self.since_ns.get_or_insert(now_ns)) >= STUCK_NS
+    }
+}
+
+impl ToOne {
+    /// Sends what there is to send. Returns how much was done, and the outcome at the end.
+    fn forward(&mut self, now_ns: u64, watched: &Watched) -> (usize, Option<Result<(), String>>) {
+        let mut moved = self.link.receive(now_ns);
+        if let Some(trouble) = self.link.take_trouble() {
+            watched.say(trouble);
+        }
+        if let Some(next) = self.link.attached() {
+            watched.problems.lock().away = None;
+            if let Some(why) = self.hole(next) {
+                return (moved, Some(Err(why)));
+            }
+            self.backlog.go_on_at(next, None);
+            self.has_more = true;
+            self.link.go_on(0);
+        }
+        let durable = self.link.session.durable();
+        let said = self.backlog.spill.remove_below(durable);
+        said.into_iter().for_each(|text| watched.say(text));
+        let run_end = self.backlog.spill.run_end();
+        let is_done = durable >= self.end && run_end.is_none_or(|end| durable > end);
+        if is_done {
+            self.link.session.finish();
+        }
+        let (written, happened) = self.link.act();
+        moved += written;
+        match happened {
+            Some(Happened::Ended(None)) if is_done => return (moved, Some(Ok(()))),
+            Some(Happened::Ended(why)) => {
+                let why = why.unwrap_or_else(|| "the session has ended".to_owned());
+                return (moved, Some(Err(why)));
+            }
+            Some(Happened::Away(Some(why))) => {
+                let address = &self.link.address;
+                watched.problems.lock().away = Some(format!("storage node {address}: {why}"));
+            }
+            _ => {}
+        }
+        if self.progress.is_stuck(now_ns, durable) {
+            let why = watched.problems.lock().away.take();
+            let why = why.unwrap_or_else(|| STUCK.to_owned());
+            return (moved, Some(Err(why)));
+        }
+        if self.link.session.is_open() && self.has_more {
+            let mut say = |text| watched.say(text);
+            self.has_more = self.backlog.advance(&mut self.link.feed, &mut say);
+        }
+        let close = run_end.filter(|_| !self.has_more);
+        moved += self.link.send(&self.backlog.frames, close);
+        (moved, None)
     }
 
     /// Why frames must not be sent to a node that goes on at that number, if so.
@@ -389,10 +432,11 @@ impl Sending {
     }
 }
 
-/// A session for what was spilled of a stream, with the node for which it was.
-fn link_of(spill: &Spill, node: &NodeConfig) -> Result<StoreLink, String> {
+/// Sessions for what was spilled of a stream, with the nodes for which it was.
+fn links_of(spill: &Spill, node: &NodeConfig) -> Result<Vec<StoreLink>, String> {
     let bits = || SystemEntropy.random_u64().map_err(|error| error.to_string());
     let Identity { name, run, stream, variant, begins, .. } = spill.identity().clone();
+    let count = node.addresses.len();
     let config = StreamConfig {
         name,
         program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -402,20 +446,27 @@ fn link_of(spill: &Spill, node: &NodeConfig) -> Result<StoreLink, String> {
         variant,
         buffer_bytes: 0,
         first: begins,
-        is_dealt: false,
+        is_dealt: count > 1,
     };
-    let mut session = StreamSession::new(config, bits()?.max(1), bits()?)?;
-    session.made(MADE_MAX);
-    let mut peers = node.peers().map_err(|error| error.to_string())?;
-    let dial = Dialer::new(peers.swap_remove(0)).map_err(|error| error.to_string())?;
-    let mut link = StoreLink::new(Box::new(dial), session, node.shown());
-    link.header = spill.header_bytes().to_vec();
-    Ok(link)
+    let peers = node.peers().map_err(|error| error.to_string())?;
+    let mut links = Vec::with_capacity(count);
+    for (number, (peer, address)) in (0..).zip(peers.into_iter().zip(&node.addresses)) {
+        let mut session = StreamSession::new(config.clone(), bits()?.max(1), bits()?)?;
+        session.made(MADE_MAX);
+        let dial = Dialer::new(peer).map_err(|error| error.to_string())?;
+        let mut link = StoreLink::new(Box::new(dial), session, address.clone());
+        link.header = spill.header_of((number, count as u32));
+        links.push(link);
+    }
+    Ok(links)
 }
 
 impl Agent for Forwarder {
     fn work(&mut self, now_ns: u64) -> Work {
         if self.stop.load(Relaxed) {
+            if let Some((spill, below)) = self.sending.take().map(Sending::into_spill) {
+                self.watched.leave(spill, below);
+            }
             return Work::ended();
         }
         if now_ns >= self.look_at_ns {

@@ -3,13 +3,16 @@
 //!
 //! ```text
 //! catchment spill 1
-//! node 127.0.0.1:7100         where the frames belong, and nowhere else
+//! node 127.0.0.1:7100         where the frames belong, and nowhere else; several, as in the
+//!                             configuration
 //! name run-20261128-0a1b2c3d  the stream's name there
 //! run 0a1b2c3d...             the run's identity
 //! stream 0
 //! variant 0
 //! begins 0                    the number of the stream's first frame
 //! pid 4711                    added by each program that takes the folder
+//! below 58                    added when the program leaves it: what was spilled below that
+//!                             number is durable at nodes
 //! end 1234                    added when the run has ended: the number behind its last frame
 //! forwarded                   added when the node has all that could be sent
 //! ```
@@ -51,6 +54,8 @@ pub(crate) struct StreamLock {
     pub(crate) identity: Identity,
     /// The number behind the last frame of a run that has ended.
     pub(crate) end: Option<u64>,
+    /// What was spilled below that number is durable at nodes.
+    pub(crate) below: u64,
     /// Whether the node has all that could be sent.
     pub(crate) is_forwarded: bool,
     file: File,
@@ -99,6 +104,7 @@ impl StreamLock {
         Ok(Self {
             identity,
             end: None,
+            below: 0,
             is_forwarded: false,
             file,
             path,
@@ -125,13 +131,13 @@ impl StreamLock {
         }
         let mut text = Vec::new();
         (&mut file).take(BYTES_MAX).read_to_end(&mut text)?;
-        let Parsed { identity, end, is_forwarded, pid } = match parse(&text) {
+        let Parsed { identity, end, below, is_forwarded, pid } = match parse(&text) {
             Ok(parsed) => parsed,
             Err(problem) => return Ok(Found::Foreign(format!("its {LOCK_NAME} {problem}"))),
         };
         let torn_at = whole_lines(&text).len();
         let torn_at = (torn_at < text.len()).then_some(torn_at as u64);
-        let lock = Self { identity, end, is_forwarded, file, path, pid, torn_at };
+        let lock = Self { identity, end, below, is_forwarded, file, path, pid, torn_at };
         Ok(Found::Stream(Box::new(lock)))
     }
 
@@ -155,6 +161,18 @@ impl StreamLock {
     pub(crate) fn set_end(&mut self, end: u64) -> io::Result<()> {
         self.write(&format!("end {end}\n"))?;
         self.end = Some(end);
+        Ok(())
+    }
+
+    /// What was spilled below that number is durable at nodes.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn set_below(&mut self, below: u64) -> io::Result<()> {
+        if below > self.below {
+            self.write(&format!("below {below}\n"))?;
+            self.below = below;
+        }
         Ok(())
     }
 
@@ -200,6 +218,7 @@ fn whole_lines(text: &[u8]) -> &[u8] {
 struct Parsed {
     identity: Identity,
     end: Option<u64>,
+    below: u64,
     is_forwarded: bool,
     pid: Option<u32>,
 }
@@ -230,8 +249,9 @@ fn parse(text: &[u8]) -> Result<Parsed, String> {
         begins: number("begins", text_of("begins")?)?,
     };
     let end = find("end").map(|text| number("end", text)).transpose()?;
+    let below = find("below").map_or(Ok(0), |text| number("below", text))?;
     let pid = find("pid").and_then(|text| text.parse().ok());
-    Ok(Parsed { identity, end, is_forwarded: find("forwarded").is_some(), pid })
+    Ok(Parsed { identity, end, below, is_forwarded: find("forwarded").is_some(), pid })
 }
 
 #[cfg(test)]
@@ -257,13 +277,15 @@ mod tests {
         assert!(StreamLock::create(folder.path(), identity()).is_err());
         assert!(matches!(StreamLock::find(folder.path()).unwrap(), Found::Taken));
         lock.set_end(40).unwrap();
+        lock.set_below(20).unwrap();
+        lock.set_below(10).unwrap();
         drop(lock);
         let Found::Stream(found) = StreamLock::find(folder.path()).unwrap() else {
             panic!("it is a stream")
         };
         assert_eq!(
-            (&found.identity, found.end, found.is_forwarded),
-            (&identity(), Some(40), false)
+            (&found.identity, found.end, found.below, found.is_forwarded),
+            (&identity(), Some(40), 20, false)
         );
         found.remove().unwrap();
         assert!(matches!(StreamLock::find(folder.path()).unwrap(), Found::Foreign(_)));

@@ -77,7 +77,13 @@ impl SpillReader {
     pub(crate) fn open(path: &Path, of_stream: &FileHeader) -> Result<Self, Unread> {
         let said = |error: &FrameError| Unread::of(error, format!("{}: {error}", path.display()));
         let damaged = |text: &str| Unread::Damaged(format!("{}: {text}", path.display()));
-        let file = || ReadFile::open(path).map_err(|error| Unread::Unavailable(error.to_string()));
+        let file = || {
+            ReadFile::open(path).map_err(|error| match error.io().map(io::Error::kind) {
+                // Its stream is locked, and with it the file system: it was not unmounted.
+                Some(io::ErrorKind::NotFound) => damaged("it was removed"),
+                _ => Unread::Unavailable(error.to_string()),
+            })
+        };
         let options = OpenOptions { search_bytes_max: u64::MAX, ..OpenOptions::default() };
         let open = |header| -> Result<_, Unread> {
             Ok(FileReader::open_with(WithHeader { file: file()?, header }, &options))

@@ -1,10 +1,11 @@
-//! How frames that the only node does not take go to the spill, and what is left there at the end.
+//! How frames that the only node, or each of several, does not take go to the spill, and what is
+//! left there at the end.
 
 use std::sync::Arc;
 
 use catchment_agent::Entropy;
 
-use super::StoreTarget;
+use super::{StoreTarget, settle};
 use crate::spill::{Backlog, Identity, NotSpilled, Spill, SpillConfig};
 use crate::spill_counts::SpillCounts;
 use crate::store_feed::Outgoing;
@@ -21,6 +22,8 @@ const RETRY_NS: u64 = 1_000_000_000;
 pub(crate) struct SpillParts {
     pub(crate) config: SpillConfig,
     pub(crate) identity: Identity,
+    /// Of the stream's files, without what is a node's own.
+    pub(crate) header: Vec<u8>,
     pub(crate) counts: Arc<SpillCounts>,
     pub(crate) entropy: Box<dyn Entropy>,
 }
@@ -30,6 +33,9 @@ impl StoreTarget {
     pub(super) fn spill_waiting(&mut self) -> usize {
         if self.spill.is_none() || self.refusal.is_some() || self.now_ns < self.spill_at_ns {
             return 0;
+        }
+        if self.nodes.are_several() {
+            return self.spill_withdrawn();
         }
         let is_open = self.is_open();
         let is_behind = !is_open || self.sends_backlog || self.close.is_some();
@@ -44,17 +50,56 @@ impl StoreTarget {
         }
     }
 
+    /// Spills what none of several nodes takes, and what waits behind it. Returns how many frames.
+    fn spill_withdrawn(&mut self) -> usize {
+        let now_ns = self.now_ns;
+        let is_late = |patience_ns| now_ns.saturating_sub(self.waits_ns) >= patience_ns;
+        let is_ending = self.close.is_some() || self.durable_ns.is_some();
+        if !self.nodes.is_waiting() {
+            let mut all = self.nodes.all.iter();
+            let are_out = all
+                .all(|node| node.is_left_out(now_ns) || is_ending && !node.link.session.is_open());
+            let has_held = self.nodes.held().next().is_some();
+            if !has_held || !are_out && !is_late(STUCK_NS) {
+                return 0;
+            }
+            self.nodes.withdraw(now_ns);
+        }
+        match is_late(AWAY_NS) || is_ending || self.input.is_half_full() {
+            true => self.spill_oldest(),
+            false => 0,
+        }
+    }
+
+    /// Deals what is spilled to several nodes, and then what waits behind it. Files of which they
+    /// have everything are removed. Returns how many spilled frames were dealt.
+    pub(super) fn deal_spilled(&mut self) -> usize {
+        let ledger = &self.ledger;
+        let mut dealt = 0;
+        if let Some(backlog) = self.backlog.as_mut().filter(|one| !one.spill.is_empty()) {
+            dealt = backlog.deal(&mut self.nodes, &mut |text| ledger.warn_once(text));
+            let below = backlog.dealt_below(&self.nodes);
+            let warnings = backlog.spill.remove_below(below);
+            warnings.into_iter().for_each(|text| ledger.warn_once(text));
+        }
+        let is_dealt = self.backlog.as_ref().is_none_or(Backlog::is_read);
+        if self.nodes.is_waiting() && is_dealt && self.nodes.may_take() {
+            self.nodes.deal_waiting();
+        }
+        dealt
+    }
+
     /// Spills the oldest frames that are held. Returns how many.
     pub(super) fn spill_oldest(&mut self) -> usize {
         let Some(spill) = &self.spill else { return 0 };
-        let held = &self.nodes.all[0].held;
+        let held = self.nodes.spillable();
         let whole = held.iter().take_while(|held| held.frame.ledger.is_some()).count();
         let bytes_max = spill.config.file_bytes().min(SPILL_BYTES);
         let (mut count, mut bytes) = (0, 0);
         while count < whole && bytes < bytes_max {
             match self.put_in_spill(count) {
                 Ok(()) => {
-                    bytes += self.nodes.all[0].held[count].frame.bytes();
+                    bytes += self.nodes.spillable()[count].frame.bytes();
                     count += 1;
                 }
                 Err(not_spilled) => {
@@ -73,14 +118,14 @@ impl StoreTarget {
             }
         }
         let Some(backlog) = self.backlog.as_mut().filter(|_| count > 0) else { return 0 };
-        let frames = self.nodes.all[0].held.iter().take(count).map(|held| &held.frame);
+        let frames = self.nodes.spillable().iter().take(count).map(|held| &held.frame);
         if let Err(error) = backlog.spill.sync(frames) {
             let text = format!("cannot sync the spill: {error}; frames wait in memory");
             self.ledger.warn_once(text);
             self.spill_at_ns = self.now_ns + RETRY_NS;
             return 0;
         }
-        self.settle_oldest(0, count);
+        settle(&mut self.ledger, self.nodes.spillable().iter().take(count));
         self.durable_ns = self.durable_ns.map(|_| self.now_ns);
         self.leave_to_spill(count);
         self.waits_ns = self.now_ns;
@@ -89,21 +134,27 @@ impl StoreTarget {
 
     fn put_in_spill(&mut self, index: usize) -> Result<(), NotSpilled> {
         let Some(parts) = &mut self.spill else { return Err(NotSpilled::Full) };
-        let SpillParts { config, identity, counts, entropy } = parts;
-        let node = &self.nodes.all[0];
+        let SpillParts { config, identity, header, counts, entropy } = parts;
         let backlog = match &mut self.backlog {
             Some(backlog) => backlog,
             none => {
-                let spill = Spill::create(config, identity.clone(), &node.link.header, counts)?;
+                let spill = Spill::create(config, identity.clone(), header, counts)?;
                 none.insert(Backlog::new(spill))
             }
         };
-        backlog.spill.put(&node.held[index].frame, config, &mut **entropy)
+        backlog.spill.put(&self.nodes.spillable()[index].frame, config, &mut **entropy)
     }
 
     /// The oldest frames that are held are in the spill now, from which those go to the node that
     /// are not sent yet.
     fn leave_to_spill(&mut self, count: usize) {
+        if self.nodes.are_several() {
+            for _ in 0..count {
+                let Some(mut held) = self.nodes.pop_waiting() else { return };
+                self.is_dropped(&mut held.frame);
+            }
+            return;
+        }
         let is_held_sent = self.is_open() && !self.sends_backlog;
         let node = &mut self.nodes.all[0];
         let feed = &mut node.link.feed;
@@ -139,7 +190,9 @@ impl StoreTarget {
     pub(super) fn is_spilled_whole(&mut self) -> bool {
         let since_ns = self.durable_ns.unwrap_or(self.now_ns);
         let is_late = self.now_ns.saturating_sub(since_ns) >= AWAY_NS;
-        let is_waiting = self.sends_backlog || !self.is_open() || is_late;
+        let is_read = self.backlog.as_ref().is_none_or(Backlog::is_read);
+        let is_behind = if self.nodes.are_several() { !is_read } else { self.sends_backlog };
+        let is_waiting = is_behind || !self.is_open() || is_late;
         let (Some(end), Some(backlog)) = (self.close, &mut self.backlog) else { return false };
         let is_held = self.nodes.held().next().is_some();
         if is_held || backlog.spill.is_empty() || !is_waiting {
@@ -158,11 +211,16 @@ impl StoreTarget {
 
     /// Leaves what is spilled to the forwarder, or removes the spill if nothing is.
     pub(super) fn end_spill(&mut self) {
-        let Some(Backlog { spill, .. }) = self.backlog.take() else { return };
-        if !spill.is_empty() {
-            return spill.hand_over();
+        let Some(backlog) = self.backlog.take() else { return };
+        if !backlog.spill.is_empty() {
+            let below = match self.nodes.are_several() {
+                true => backlog.dealt_below(&self.nodes),
+                false => self.durable,
+            };
+            let lost = backlog.spill.hand_over(below);
+            return lost.into_iter().for_each(|text| self.ledger.warn_once(text));
         }
-        match spill.finish() {
+        match backlog.spill.finish() {
             Ok(None) => {}
             Ok(Some(warning)) => self.ledger.warn_once(warning),
             Err(error) => self.ledger.warn_once(format!("cannot remove the spill: {error}")),

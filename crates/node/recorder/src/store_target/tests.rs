@@ -23,6 +23,7 @@ use crate::frame_counts::SourceCounts;
 use crate::live::Live;
 use crate::schema::schema;
 use crate::spill::{Found, Identity, SpillConfig, StreamLock};
+use crate::spill_counts::SpillReport;
 use crate::store_link::StoreLink;
 use crate::target_config::{NodeConfig, Place, TargetConfig};
 use crate::target_queue::{QueueParts, TargetQueue, target_queue};
@@ -192,10 +193,13 @@ impl Both {
 
     /// Two nodes share the frames.
     fn shared() -> (Self, [Arc<Mutex<Peer>>; 2]) {
+        Self::shared_as(TargetConfig::folder("node", "".into()))
+    }
+
+    fn shared_as(target: TargetConfig) -> (Self, [Arc<Mutex<Peer>>; 2]) {
         let peers =
             [(); 2].map(|()| Arc::new(Mutex::new(Peer { is_there: true, ..Peer::default() })));
         let to = |peer: &Arc<Mutex<Peer>>| Box::new(ToPeer(Arc::clone(peer))) as Box<dyn Dial>;
-        let target = TargetConfig::folder("node", "".into());
         (Self::at(target, SECOND_NS, peers.iter().map(to).collect()), peers)
     }
 
@@ -245,6 +249,7 @@ impl Both {
                 variant: 0,
                 begins: 0,
             },
+            header: Vec::new(),
             counts: Arc::clone(live.targets[0].spill.as_ref().unwrap()),
             entropy: Box::new(Random::new(1)),
         });
@@ -513,4 +518,89 @@ fn the_last_of_several_nodes_may_end_for_a_reason_when_all_is_durable() {
     let has_ended = run.pass(&peers, SECOND_NS);
     assert!(has_ended && !run.has_failed(), "{}", run.warnings());
     assert!(run.warnings().contains("all frames are durable"), "{}", run.warnings());
+}
+
+impl Both {
+    fn spill(&self) -> SpillReport {
+        self.live.targets[0].spill.as_ref().expect("it has one").read()
+    }
+
+    /// Offers so many frames, one a second.
+    fn offer_frames(&mut self, peers: &[Arc<Mutex<Peer>>; 2], count: u64) {
+        for _ in 0..count {
+            let now_ns = self.target.now_ns;
+            assert!(self.offer(self.target.end, now_ns), "{}", self.warnings());
+            self.pass(peers, SECOND_NS);
+        }
+    }
+
+    /// The numbers of spilled frames that are under way.
+    fn under_way(&self) -> Vec<u64> {
+        self.target.nodes.spilled().map(|frame| frame.info.sequence).collect()
+    }
+}
+
+#[test]
+fn of_several_nodes_each_must_be_away_before_a_frame_is_spilled_and_one_gets_all_when_it_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut run, peers) = Both::shared_as(spilling(folder.path()));
+    run.pass(&peers, SECOND_NS);
+    peers[0].lock().is_there = false;
+    for _ in 0..4 {
+        run.offer_frames(&peers, 1);
+        run.store(&peers[1], 1);
+    }
+    run.pass(&peers, SECOND_NS);
+    assert_eq!((run.held(), run.spill()), ([0, 0], SpillReport::default()), "the other takes them");
+    peers[1].lock().is_there = false;
+    run.offer_frames(&peers, 8);
+    let spilled = run.spill();
+    assert!(spilled.frames_spilled >= 4 && spilled.frames_forwarded == 0, "{spilled:?}");
+    // One frame at first, the oldest; more once it is durable there.
+    peers[0].lock().is_there = true;
+    run.pass(&peers, 10 * SECOND_NS);
+    assert_eq!((run.under_way(), run.held()[1]), (vec![4], 0));
+    run.offer_frames(&peers, 2);
+    run.store(&peers[0], 0);
+    run.pass(&peers, SECOND_NS);
+    let all: Vec<u64> = run.under_way();
+    assert!(!all.is_empty() && all.iter().copied().eq(5..5 + all.len() as u64), "{all:?}");
+    run.store(&peers[0], 0);
+    run.pass(&peers, SECOND_NS);
+    run.store(&peers[0], 0);
+    run.pass(&peers, SECOND_NS);
+    let after = run.spill();
+    assert_eq!((after.frames_waiting, after.frames_forwarded), (0, after.frames_spilled));
+    // What comes goes to nodes at once.
+    run.offer_frames(&peers, 2);
+    assert_eq!((run.held()[0], run.spill().frames_spilled), (2, after.frames_spilled));
+    run.store(&peers[0], 0);
+    run.pass(&peers, SECOND_NS);
+    let total = run.live.targets[0].total(&run.live.ledger).total();
+    let counts = [Entry::FragmentsRecorded, Entry::FragmentsDurable].map(|one| total[one]);
+    assert_eq!(counts, [3 * 16; 2], "each is counted once");
+}
+
+#[test]
+fn what_several_nodes_have_of_a_spill_is_noted_where_the_run_ends_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut run, peers) = Both::shared_as(spilling(folder.path()));
+    peers.iter().for_each(|peer| peer.lock().is_there = false);
+    run.offer_frames(&peers, 6);
+    peers[1].lock().is_there = true;
+    run.pass(&peers, 10 * SECOND_NS);
+    assert_eq!(run.under_way(), [0]);
+    run.store(&peers[1], 1);
+    run.pass(&peers, SECOND_NS);
+    assert_eq!(run.under_way().first(), Some(&1));
+    peers[1].lock().is_there = false;
+    run.live.is_ending.store(true, Relaxed);
+    run.end(6);
+    assert!(run.pass(&peers, 20 * SECOND_NS) && !run.has_failed(), "{}", run.warnings());
+    assert_eq!(run.spill().frames_lost, 0);
+    drop(run);
+    let Found::Stream(lock) = StreamLock::find(&folder.path().join("run")).unwrap() else {
+        panic!("it is left to the forwarder")
+    };
+    assert_eq!((lock.below, lock.end.is_some()), (1, true));
 }

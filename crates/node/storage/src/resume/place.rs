@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
-    FILE_LIST_NAME, FileList, FrameInfo, FrameKind, FrameSummary, Position, Positions,
+    FILE_LIST_NAME, FileFrames, FileList, FrameInfo, FrameKind, FrameSummary, Position, Positions,
     close_behind, frame_ledger, verify_frame,
 };
 use catchment_model::{Entry, Ledger};
@@ -250,6 +250,12 @@ impl Place {
                 return Err(StorageError::Stopped);
             }
             place.files.push(file.found.path.clone());
+            let frames = &file.found.reader.frames()[..file.frames];
+            if let Some((first, last)) = frames.first().zip(frames.last()) {
+                let numbers = (first.info.numbers().0, last.info.numbers().1);
+                let index = file.found.reader.header().file_index;
+                FileFrames::one(index, numbers).add_to(&mut place.file_frames);
+            }
             file.found.add_positions(file.frames, &mut positions)?;
             place.bytes += file.close(of_run.synced, &place.ledger, &positions)?;
         }

@@ -197,8 +197,8 @@ impl Sessions {
         }
         let name = hello.name.as_str().to_owned();
         let Some(Slot::Ready(stream)) = self.streams.get(&name) else { return Ok(()) };
-        // That it waits is said with the first positions.
-        let said = Said { waits: false, ..Said::of(stream) };
+        // That it waits, and which files it has, is said with the first positions.
+        let said = Said { waits: false, files: 0, ..Said::of(stream) };
         let address = self.connections.get(control).and_then(|one| one.as_ref()?.sender);
         let sender = Sender { address, program: hello.program.as_str().to_owned() };
         *stream.state.sender.lock() = Some(sender);

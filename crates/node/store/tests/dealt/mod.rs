@@ -5,6 +5,8 @@ use catchment_storage::{Closing, FileProblem, recompute};
 
 use super::*;
 
+mod spilled;
+
 const NODES: [&str; 2] = ["one", "two"];
 
 fn start(folder: &Path, name: &str, address: SocketAddr) -> Node {

@@ -351,6 +351,54 @@ fn what_is_damaged_in_a_spill_is_counted_and_kept_and_all_else_is_sent() {
 }
 
 #[test]
+fn frames_whose_file_somebody_has_removed_are_lost_and_counted_and_all_others_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free();
+    let target = spilling(address, folder.path(), 32 << 20);
+    let (recorder, front_end) = recorder(folder.path(), vec![target]);
+    send(&front_end, 4_000);
+    wait_durable(&front_end, 4_000);
+    let files = spilled_files(folder.path());
+    assert!(files.len() >= 3, "{files:?}");
+    let frames = {
+        let reader = FileReader::open(catchment_disk::ReadFile::open(&files[1]).unwrap()).unwrap();
+        reader.frames().to_vec()
+    };
+    std::fs::remove_file(&files[1]).unwrap();
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    let spill = || recorder.snapshot().targets[0].spill.unwrap();
+    wait_while(|| spill().frames_waiting > 0);
+    let lost = frames.len() as u64;
+    let after = spill();
+    assert_eq!((after.frames_lost, after.frames_removed), (lost, lost));
+    assert_eq!(after.frames_forwarded, after.frames_spilled - lost);
+    let warnings = recorder.snapshot().warnings.join("\n");
+    assert!(warnings.contains("was removed"), "{warnings}");
+    end(recorder, front_end, 4_000);
+    let rows = frames.iter().map(|frame| frame.info.rows).sum::<u64>();
+    assert_eq!(keys_at_node(folder.path()).len() as u64, 4_000 - rows);
+    node.stop().unwrap();
+}
+
+#[test]
+fn what_is_removed_from_a_spill_is_counted_when_its_run_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = spilling(free(), folder.path(), 1 << 30);
+    let (recorder, front_end) = recorder(folder.path(), vec![target]);
+    send(&front_end, 500);
+    wait_durable(&front_end, 500);
+    for file in spilled_files(folder.path()) {
+        std::fs::remove_file(file).unwrap();
+    }
+    let summary = end(recorder, front_end, 500);
+    let spill = summary.last.targets[0].spill.expect("it has one");
+    assert!(spill.frames_removed > 0 && spill.frames_lost == spill.frames_removed, "{spill:?}");
+    assert_eq!((spill.frames_waiting, spill.frames_forwarded), (0, 0), "{spill:?}");
+    let warnings = summary.last.warnings.join("\n");
+    assert!(warnings.contains("were removed"), "{warnings}");
+}
+
+#[test]
 fn frames_torn_at_the_end_stop_nothing_before_or_behind_them() {
     let folder = tempfile::tempdir().unwrap();
     let address = free();

@@ -7,7 +7,7 @@ use catchment_catalog::{
     rebuild,
 };
 use catchment_console::{Exit, Out, Table, UsageError, progress};
-use catchment_frame::{LocationKind, RunLocation};
+use catchment_frame::{FileFrames, LocationKind, RunLocation};
 use catchment_model::Utc;
 use catchment_model::units::{Bytes, counted, grouped};
 use catchment_session::who;
@@ -294,6 +294,9 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
     }
     for location in &detail.locations {
         out.line(format_args!("  at             {}", location_line(location)))?;
+        for files in &location.file_frames {
+            out.line(format_args!("                 {}", files_line(&location.name, files)))?;
+        }
     }
     if !detail.file_rows.is_empty() {
         let mut table = Table::new(&["file", "bytes", "frames", "events", "closed"]);
@@ -308,6 +311,16 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
         }
     }
     Ok(())
+}
+
+/// Which frames are in a file of a storage node, or in several.
+fn files_line(name: &str, files: &FileFrames) -> String {
+    let FileFrames { first_file, last_file, files, first_frame, last_frame } = files;
+    let mut line = format!("{name}-{first_file:05}.catch");
+    if first_file != last_file {
+        line += &format!(" to {last_file:05}, {}", counted(u64::from(*files), "file"));
+    }
+    line + &format!(": frames {} to {}", grouped(*first_frame), grouped(*last_frame))
 }
 
 /// Where frames of a run were sent, and what is there.

@@ -19,7 +19,7 @@ use crate::left_out::{report_left_out, shortened};
 /// were checked; where a copy is damaged, an intact one is taken. Nothing is overwritten, and the
 /// folder gets its name when it is whole. Exits with 3 if frames or files of the run are missing,
 /// or what is damaged has no intact copy: what is there is merged all the same. The sources are not
-/// changed, and trends are not copied.
+/// changed. Trends are merged, too: each row from the first folder in which it can be read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Folders of one run, or .catch files of it
@@ -78,11 +78,15 @@ fn tell(run: &Run, to: &Path, report: &MergeReport, out: &mut Out) -> anyhow::Re
         ("left_out", lines(&report.write.left_out)),
         ("ended", report.ended.into()),
         ("data_lost", report.data_lost.into()),
+        ("trend_rows", report.trend_rows.into()),
     ];
     say(to, &report.write, &more, out)?;
     let files = counted(report.files, "file");
     let copies = grouped(report.copies_left);
     out.say(format!("  from {files}; copies of frames that were left: {copies}"))?;
+    if report.trend_rows > 0 {
+        out.say(format!("  and {} of trends", counted(report.trend_rows, "row")))?;
+    }
     for line in shortened(&report.replaced) {
         complain(format_args!("replaced: {line}"));
     }

@@ -81,6 +81,20 @@ class CatalogCopy:
 
 
 @dataclass(frozen=True)
+class CatalogFileFrames:
+    """Closed files of a storage node: one, or several between two indexes."""
+
+    first_file: int
+    """The index of the first one: file 7 of the folder run-1 is run-1-00007.catch."""
+    last_file: int
+    files: int
+    """How many there are."""
+    first_frame: int
+    """The lowest number of their frames."""
+    last_frame: int
+
+
+@dataclass(frozen=True)
 class CatalogLocation:
     """Something to which a run's frames were sent. What is not known is None."""
 
@@ -104,6 +118,8 @@ class CatalogLocation:
     files: tuple[tuple[int, int], ...]
     """Of a folder: the indexes of its files, each the first and the last of some that follow each
     other."""
+    file_frames: tuple[CatalogFileFrames, ...]
+    """Of a node: which frames are in which of the files that it has closed."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +303,8 @@ def _run(folder: Path, row: dict[str, Any]) -> CatalogRun:
 
 def _location(row: dict[str, Any]) -> CatalogLocation:
     files = tuple((first, last) for first, last in row.pop("files"))
-    return CatalogLocation(files=files, **row)
+    file_frames = tuple(CatalogFileFrames(**one) for one in row.pop("file_frames", ()))
+    return CatalogLocation(files=files, file_frames=file_frames, **row)
 
 
 def _times(row: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+//! Spilled frames on their way to storage nodes: few of them are in memory.
+
+use std::collections::VecDeque;
+
+use super::{Next, Spill};
+use crate::store_feed::{Feed, Held, Outgoing};
+use crate::store_nodes::StoreNodes;
+
+/// Frames that were spilled, and how far they are sent.
+pub(crate) struct Backlog {
+    pub(crate) spill: Spill,
+    /// Read for the only node, and not sent to their end.
+    pub(crate) frames: VecDeque<Outgoing>,
+    /// The number of the next one to be read.
+    next: u64,
+    /// What cannot be read below that number is counted.
+    counted: u64,
+}
+
+impl Backlog {
+    pub(crate) fn new(spill: Spill) -> Self {
+        let next = spill.forwarded_below();
+        Self { spill, frames: VecDeque::new(), next, counted: 0 }
+    }
+
+    /// Goes on at that number; with the frame before it, if some of it is sent already.
+    pub(crate) fn go_on_at(&mut self, next: u64, within: Option<Outgoing>) {
+        self.frames.clear();
+        self.frames.extend(within);
+        self.next = next;
+    }
+
+    /// Drops what is sent, and reads what comes next. False if there is nothing more to send.
+    pub(crate) fn advance(&mut self, feed: &mut Feed, say: &mut dyn FnMut(String)) -> bool {
+        let sent = feed.sent_frames().min(self.frames.len());
+        self.frames.drain(..sent);
+        feed.released(sent);
+        if self.frames.is_empty() && !feed.is_within_frame() {
+            match self.spill.read(self.next) {
+                Next::Frame(frame) => self.frames.push_back(*frame),
+                Next::Missing(until) => {
+                    let stand_in = self.spill.stand_in(self.next, until);
+                    let lost = until - self.next;
+                    self.count_lost(until, lost, say);
+                    self.frames.push_back(stand_in);
+                }
+                Next::Later(why) => {
+                    say(format!("a spilled frame cannot be read now: {why}"));
+                    return true;
+                }
+                Next::End => return false,
+            }
+            self.next = self.frames.back().map_or(self.next, Outgoing::end);
+        }
+        true
+    }
+
+    /// The number of the frame that is read next.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Deals what is read to several nodes, in the order of numbers, as long as they take it and
+    /// little is under way. Returns how many frames.
+    pub(crate) fn deal(&mut self, nodes: &mut StoreNodes, say: &mut dyn FnMut(String)) -> usize {
+        let mut dealt = 0;
+        while !self.is_read() && nodes.may_take_spilled() {
+            let Some(frame) = self.read_dealt(say) else { break };
+            nodes.deal(Held { tag: None, frame });
+            dealt += 1;
+        }
+        dealt
+    }
+
+    /// The next frame for several nodes: gaps between numbers are frames that some of these have.
+    fn read_dealt(&mut self, say: &mut dyn FnMut(String)) -> Option<Outgoing> {
+        loop {
+            match self.spill.read(self.next) {
+                Next::Frame(frame) => {
+                    self.next = frame.end();
+                    return Some(*frame);
+                }
+                Next::Missing(until) => {
+                    let lost = self.spill.damaged_between(self.next, until);
+                    if lost > 0 {
+                        self.count_lost(until, lost, say);
+                    }
+                    self.next = until;
+                }
+                Next::Later(why) => {
+                    say(format!("a spilled frame cannot be read now: {why}"));
+                    return None;
+                }
+                Next::End => {
+                    self.next = self.next.max(self.spill.files_end());
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Counts, once, that so many frames from the next one on, below `until`, cannot be read.
+    fn count_lost(&mut self, until: u64, lost: u64, say: &mut dyn FnMut(String)) {
+        let uncounted = until.saturating_sub(self.next.max(self.counted));
+        let are_removed = self.spill.is_removed_between(self.next, until);
+        self.spill.counts.lost(uncounted.min(lost), are_removed);
+        self.counted = self.counted.max(until);
+        say(format!(
+            "{lost} spilled frames from number {} on cannot be read in {}, and are not sent",
+            self.next,
+            self.spill.folder().display()
+        ));
+    }
+
+    /// Whether all that is spilled was read, for several nodes.
+    pub(crate) fn is_read(&self) -> bool {
+        self.next >= self.spill.files_end()
+    }
+
+    /// All that is spilled below that number is durable at several nodes, or cannot be sent.
+    pub(crate) fn dealt_below(&self, nodes: &StoreNodes) -> u64 {
+        let numbers = nodes.spilled().map(|frame| frame.info.sequence);
+        numbers.fold(self.next, u64::min)
+    }
+}

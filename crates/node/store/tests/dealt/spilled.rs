@@ -1,0 +1,96 @@
+//! Several nodes, and a spill for the time in which none of them takes anything.
+
+use catchment_recorder::{Forwarding, SpillConfig};
+
+use super::*;
+
+fn spilling(addresses: &[SocketAddr], folder: &Path) -> TargetConfig {
+    let spill = SpillConfig { folder: folder.join("spill"), bytes_max: 1 << 30 };
+    TargetConfig { spill: Some(spill), ..shared(addresses) }
+}
+
+fn forwarding(target: &TargetConfig) -> Forwarding {
+    let source = SourceConfig::over_session("a".to_owned(), any());
+    let mut config = RecorderConfig::new("".into(), vec![source]);
+    config.targets = vec![target.clone()];
+    Forwarding::start(&config).unwrap()
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder.join("spill")).unwrap().next().is_none()
+}
+
+#[test]
+fn a_run_whose_nodes_come_and_go_together_is_whole_at_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = NODES.map(|name| start(folder.path(), name, any()));
+    let addresses = nodes.each_ref().map(Node::address);
+    let (recorder, front_end) = recorder(folder.path(), vec![spilling(&addresses, folder.path())]);
+    let mut nodes = nodes.map(Some);
+    let spill = || recorder.snapshot().targets[0].spill.unwrap();
+    send_to(&front_end, 9_000, |allowed| {
+        for life in 1..=3 {
+            wait_while(|| !shares(&recorder).iter().all(|node| node.is_connected));
+            let before = spill();
+            allowed.store(life * 3_000 - 2_000, Relaxed);
+            wait_durable(&front_end, life * 3_000 - 2_000);
+            for node in &mut nodes {
+                node.take().map(Node::stop).expect("it runs").unwrap();
+            }
+            allowed.store(life * 3_000, Relaxed);
+            // None takes it: it is in the spill.
+            wait_durable(&front_end, life * 3_000);
+            assert!(spill().frames_spilled > before.frames_spilled, "{:?}", spill());
+            // One of them is enough.
+            let first = life as usize % 2;
+            nodes[first] = Some(start(folder.path(), NODES[first], addresses[first]));
+            wait_while(|| spill().frames_waiting > 0);
+            nodes[1 - first] = Some(start(folder.path(), NODES[1 - first], addresses[1 - first]));
+        }
+    });
+    assert_eq!((spill().frames_forwarded, spill().frames_lost), (spill().frames_spilled, 0));
+    end(recorder, front_end, 9_000);
+    for node in nodes {
+        let node = node.expect("it runs").stop().unwrap();
+        assert_eq!((node.faults, node.frames_unfit), (0, 0), "{node:?}");
+    }
+    check_both(folder.path(), 9_000);
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn a_run_that_ends_without_its_nodes_is_forwarded_to_those_that_are_there_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = NODES.map(|name| start(folder.path(), name, any()));
+    let addresses = nodes.each_ref().map(Node::address);
+    let target = spilling(&addresses, folder.path());
+    let (recorder, front_end) = recorder(folder.path(), vec![target.clone()]);
+    let mut nodes = Some(nodes);
+    send_to(&front_end, 6_000, |allowed| {
+        wait_while(|| !shares(&recorder).iter().all(|node| node.is_connected));
+        allowed.store(2_000, Relaxed);
+        wait_while(|| !shares(&recorder).iter().all(|node| node.frames_durable > 0));
+        for node in nodes.take().into_iter().flatten() {
+            node.stop().unwrap();
+        }
+    });
+    let summary = end(recorder, front_end, 6_000);
+    assert_eq!(summary.last.state, State::Stopped);
+    let spill = summary.last.targets[0].spill.expect("it has one");
+    assert!(spill.frames_spilled > 0 && spill.frames_forwarded == 0, "{spill:?}");
+    // What is forwarded in part, and left, is gone on with.
+    let one = start(folder.path(), NODES[0], addresses[0]);
+    let first = forwarding(&target);
+    wait_while(|| one.snapshot().frames_taken == 0);
+    drop(first);
+    let two = start(folder.path(), NODES[1], addresses[1]);
+    let last = forwarding(&target);
+    wait_while(|| !is_empty(folder.path()));
+    let state = last.snapshot().remove(0);
+    assert_eq!((state.counts.frames_lost, state.counts.frames_waiting), (0, 0), "{state:?}");
+    assert!(state.problems.is_empty(), "{state:?}");
+    for node in [one, two] {
+        node.stop().unwrap();
+    }
+    check_both(folder.path(), 6_000);
+}
