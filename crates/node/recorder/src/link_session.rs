@@ -230,6 +230,13 @@ impl Session {
         }
     }
 
+    /// Whether it ends by a framing fault, which its sender has not been told yet.
+    #[inline]
+    pub(crate) fn is_malformed(&self) -> bool {
+        let bye = self.ended.as_ref().and_then(|ended| ended.bye.as_ref());
+        bye.is_some_and(|bye| bye.reason == ByeReason::MALFORMED)
+    }
+
     /// Forgets its framing faults if something was taken since. Returns whether it does.
     pub(crate) fn forgive(&mut self) -> bool {
         let taken = || self.logs.iter().map(|log| u128::from(log.taken)).sum::<u128>();

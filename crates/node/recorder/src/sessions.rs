@@ -314,8 +314,8 @@ impl Sessions {
 
     /// Takes the next message of a connection.
     pub(crate) fn message(&mut self, ingest: &mut Ingest, endpoint: usize, bytes: &[u8]) -> Flow {
-        let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
-        if connection.refusal.is_some() || connection.kind.waits(&self.window) {
+        let Some(connection) = &self.connections[endpoint] else { return Flow::Refused };
+        if self.waits(connection) {
             return Flow::Held;
         }
         let result = match connection.kind {

@@ -1,5 +1,5 @@
-//! A front-end of which nothing comes any more, though nobody has closed its connections, in
-//! virtual time.
+//! A front-end of which nothing comes any more, or that reads nothing, though nobody has closed its
+//! connections, in virtual time.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -150,4 +150,25 @@ fn behind_its_resume_nothing_waits_for_a_half_open_front_end() {
     assert_eq!(last.ledger.sources[1][Entry::FragmentsMissing], missed.end + 5 - OF_BOTH);
     assert_eq!(last.ledger.sources[0][Entry::FragmentsMissing], 0);
     assert_eq!(run.read().1.verdict, Verdict::DataLost);
+}
+
+#[test]
+fn noise_is_one_framing_fault_however_long_the_front_end_reads_no_answer() {
+    let mut run = Stepped::begin(&config());
+    let mut far = FrontEnd::open(&mut run, "far", 0);
+    far.send(&mut run, 0);
+    run.pass(EACH_MS);
+    // Its position was answered. Until that is read, it can be told nothing else.
+    for connection in [far.data, far.control] {
+        run.write(connection, &[0x5A; 40]);
+    }
+    run.pass(EACH_MS);
+    let refused = |run: &Stepped| run.snapshot().ledger.sources[1][Entry::PacketsRefused];
+    assert_eq!((far.bye(&run), refused(&run)), (None, 1));
+    run.pass(EACH_MS);
+    let bye = far.bye(&run).expect("it is told");
+    // It is not given up, as at a third fault.
+    assert_eq!((bye.reason, bye.retry_ms, refused(&run)), (ByeReason::MALFORMED, 1_000, 1));
+    let last = run.end();
+    assert_eq!(last.ledger.sources[1][Entry::FragmentsRecorded], 1);
 }

@@ -136,10 +136,10 @@ impl Sessions {
         endpoint: usize,
         source: &mut dyn Incoming,
     ) -> (Flow, usize) {
-        let Some(connection) = &mut self.connections[endpoint] else { return (Flow::Refused, 0) };
-        if connection.refusal.is_some() || connection.kind.waits(&self.window) {
+        if self.connections[endpoint].as_ref().is_some_and(|one| self.waits(one)) {
             return (Flow::Held, 0);
         }
+        let Some(connection) = &mut self.connections[endpoint] else { return (Flow::Refused, 0) };
         let (Kind::Data(_), Some(index)) = (connection.kind, connection.session) else {
             let is_over = connection.kind == Kind::Over;
             return (if is_over { Flow::Refused } else { Flow::Held }, 0);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_wire::session::Fault;
 
-use super::Sessions;
+use super::{Connection, Sessions};
 use crate::ingest::Ingest;
 use crate::link_session::{Ended, Session};
 
@@ -48,6 +48,17 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// Whether nothing of a connection is taken now. Of a session that ends by a framing fault
+    /// nothing is, on any of its connections: until its sender can be told, the same bytes would be
+    /// a fault again in each cycle.
+    #[inline]
+    pub(super) fn waits(&self, connection: &Connection) -> bool {
+        let is_malformed = |session: usize| self.sessions[session].is_malformed();
+        connection.refusal.is_some()
+            || connection.kind.waits(&self.window)
+            || connection.session.is_some_and(is_malformed)
     }
 
     /// Ends a session by a framing fault in that message. Three of them between which nothing was

@@ -7,7 +7,8 @@
 //! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`),
 //!    with their keys and in their order.
 //! 4. Where most sources are honest, their events among themselves are those of the model without
-//!    the others, but near an opener's fragment that is not honest: that opens events as well.
+//!    the others, but near an opener's fragment that is not honest: that opens events as well. Not
+//!    those of short cycles that differ, which are put where a clock that lies may be.
 //! 5. Then output goes on within one time-out, and the lag of the sparse sources more.
 //! 6. Then a clock that lies is named: by its counts, or as out of step. Not that of the only
 //!    source that opens events, as long as it is in step.
@@ -326,18 +327,24 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Whether nobody knows how the times of these sources compare: all their cycles are short, and
+    /// they differ. A clock that lies, of a longer cycle, may have put them all into a later one.
+    fn are_of_unknown_cycles(&self, sources: impl Iterator<Item = usize>) -> bool {
+        let cycles = sources.map(|source| self.outcome.plan.sources[source].cycle_ns());
+        let cycles: BTreeSet<u128> = cycles.collect();
+        let are_short = cycles.last().is_some_and(|longest| *longest < CYCLE_NS_LONG);
+        are_short && cycles.len() > 1 && !self.liars().is_empty()
+    }
+
     /// The times of a row's fragments, each in the cycle of its clock that is nearest to that of
-    /// the longest cycle. None where several clocks with other cycles lied: nobody knows theirs
-    /// then.
+    /// the longest cycle. None where their cycles are not known.
     fn times(&self, row: &Row) -> Option<Vec<(Id, i128)>> {
-        let cycle_ns = |id: &Id| self.outcome.plan.sources[id.0].cycle_ns();
-        let base = *row.members.iter().max_by_key(|id| cycle_ns(id))?;
-        let (base_ns, base_cycle_ns) = (self.ns(base), cycle_ns(&base) as i128);
-        let is_short = base_cycle_ns < i128::from(CYCLE_NS_LONG);
-        let has_others = row.members.iter().any(|id| cycle_ns(id) as i128 != base_cycle_ns);
-        if is_short && has_others && !self.liars().is_empty() {
+        if self.are_of_unknown_cycles(row.members.iter().map(|id| id.0)) {
             return None;
         }
+        let cycle_ns = |id: &Id| self.outcome.plan.sources[id.0].cycle_ns();
+        let base = *row.members.iter().max_by_key(|id| cycle_ns(id))?;
+        let base_ns = self.ns(base);
         let near = |&id: &Id| {
             let source = &self.outcome.plan.sources[id.0];
             let apart_ns = self.ns(id) - base_ns;
@@ -451,8 +458,13 @@ impl<'a> Check<'a> {
         (0..self.honest.len()).filter(lied).collect()
     }
 
-    /// Most are honest: their events among themselves are whole.
+    /// Most are honest: their events among themselves are whole. They need not be if a clock of a
+    /// longer cycle lied: a cycle later, times are apart by what the cycles differ in.
     fn others(&self) -> Result<u64, String> {
+        let honest = (0..self.honest.len()).filter(|&source| self.honest[source]);
+        if self.are_of_unknown_cycles(honest) {
+            return Ok(0);
+        }
         let mut model = groups(&self.arrived(), &self.rule, &self.expected_in);
         model.sort_by_key(|group| group.ns);
         let mut disturbing: Vec<i128> = Vec::new();
@@ -626,7 +638,7 @@ const NAMED: [Entry; 6] = [
     Entry::FragmentsMissing,
 ];
 /// The cycle of a clock whose lies are all shorter than half of it.
-const CYCLE_NS_LONG: u64 = 8_000 * S;
+const CYCLE_NS_LONG: u128 = 8_000 * S as u128;
 /// Wrong times of a clock, from which on it must be named.
 const LIES_MIN: usize = 40;
 /// The first counts above, which are of what was read.
