@@ -145,6 +145,8 @@ pub(crate) struct Pipeline {
     pub(crate) jumps: u64,
     /// Descriptors taken from one ring in a cycle.
     pub(crate) cycle_fragments: usize,
+    /// Whether the last cycle took all descriptors that the rings had.
+    pub(crate) has_emptied_rings: bool,
 }
 
 impl Agent for Build {
@@ -321,10 +323,18 @@ impl Pipeline {
         })
     }
 
+    /// Whether each receive agent has passed on all that stood in its endpoints at that time.
+    pub(crate) fn is_passed_on_since(&self, since_ns: u64) -> bool {
+        self.unread.is_emptied_since(since_ns, |thread| ended(&self.rings[thread].0))
+    }
+
     fn take_descriptors(&mut self, now_ns: u64) -> usize {
         let mut taken = 0;
+        self.has_emptied_rings = true;
         for (ring, fill) in &mut self.rings {
-            let available = ring.slots().min(self.cycle_fragments);
+            let slots = ring.slots();
+            let available = slots.min(self.cycle_fragments);
+            self.has_emptied_rings &= available == slots;
             if available == 0 {
                 continue;
             }

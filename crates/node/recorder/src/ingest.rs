@@ -339,6 +339,11 @@ impl Ingest {
         self.look.set(now_ns);
     }
 
+    /// All that stood in the endpoints when the cycle began is taken and passed on.
+    pub(crate) fn has_emptied_endpoints(&self) {
+        self.look.set_emptied(self.now_ns);
+    }
+
     /// When the cycle began.
     pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns

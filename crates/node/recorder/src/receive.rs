@@ -300,6 +300,10 @@ impl Agent for Receive {
         if paused {
             return Work::again(arrivals);
         }
+        // What a connection holds back for want of memory, or of a run, is not waited for.
+        if !more {
+            self.intake.ingest().has_emptied_endpoints();
+        }
         if last {
             let Self { ingress, intake, .. } = self;
             // What has arrived of connections and was not taken is counted; but sessions go on in

@@ -364,8 +364,9 @@ impl Recorder {
 
     /// Begins the run of a recorder that was started paused. Packets of sources that were already
     /// sending arrive within a quarter of a second after the sockets were opened, and then the run
-    /// begins between two events; without such sources it begins after that time. Data that are
-    /// sent after this call has returned belong to the run.
+    /// begins between two events; without such sources it begins after that time. It waits until
+    /// all that had arrived by then is read, for 2 s at most. Data that are sent after this call
+    /// has returned belong to the run.
     pub fn begin_between_events(&self) {
         let live = &self.live;
         live.begin.store(true, Relaxed);

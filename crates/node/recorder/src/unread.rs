@@ -1,7 +1,8 @@
 //! Receive threads that are held up: what they have not read yet is no silence of who sent it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::match_rule::RuledBuilder;
 use catchment_model::SourceId;
@@ -13,21 +14,39 @@ const IDLE_NS: u64 = 40_000_000;
 /// For so long the sources of a thread that is held up are waited for.
 const GONE_NS: u64 = 30_000_000_000;
 
-/// When a receive thread looked at its endpoints last, in nanoseconds; 0 before the first time.
+/// When a receive thread looked at its endpoints.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Look(Arc<AtomicU64>);
+pub(crate) struct Look(Arc<Looked>);
+
+/// In nanoseconds; 0 before the first time.
+#[derive(Debug, Default)]
+struct Looked {
+    last_ns: AtomicU64,
+    /// The last look that took all there was.
+    emptied_ns: AtomicU64,
+}
 
 impl Look {
     /// It looks at them now.
     #[inline]
     pub(crate) fn set(&self, now_ns: u64) {
-        self.0.store(now_ns, Relaxed);
+        self.0.last_ns.store(now_ns, Relaxed);
+    }
+
+    /// The look at that time took all there was, and the build agent has its descriptors.
+    #[inline]
+    pub(crate) fn set_emptied(&self, now_ns: u64) {
+        self.0.emptied_ns.store(now_ns, Release);
     }
 
     fn is_late(&self, now_ns: u64, late_ns: u64) -> bool {
-        let looked_ns = self.0.load(Relaxed);
+        let looked_ns = self.0.last_ns.load(Relaxed);
         let passed_ns = now_ns.saturating_sub(looked_ns);
         looked_ns > 0 && (late_ns..GONE_NS).contains(&passed_ns)
+    }
+
+    fn has_emptied_since(&self, since_ns: u64) -> bool {
+        self.0.emptied_ns.load(Acquire) >= since_ns
     }
 }
 
@@ -80,6 +99,17 @@ impl Unread {
             let of_thread = (0..lanes.len()).filter(is_of_thread);
             of_thread.for_each(|source| builder.hold(now_ns, source));
         }
+    }
+
+    /// Whether each thread has taken all that stood in its endpoints, by a look at that time or
+    /// later, and passed it on. `has_ended` says of a thread that it has ended.
+    pub(crate) fn is_emptied_since(
+        &self,
+        since_ns: u64,
+        has_ended: impl Fn(usize) -> bool,
+    ) -> bool {
+        let mut threads = self.threads.iter().enumerate();
+        threads.all(|(number, thread)| thread.look.has_emptied_since(since_ns) || has_ended(number))
     }
 
     /// Whether the thread that receives from a source was held up in the last duty cycle.

@@ -499,6 +499,7 @@ impl Parts<'_> {
             reuse: Vec::new(),
             released: Vec::new(),
             finished: false,
+            has_emptied_rings: false,
             event_bytes_max: self.config.event_bytes_max(),
             refused: false,
             restarts: 0,

@@ -2,15 +2,19 @@
 //! balance.
 
 use std::net::UdpSocket;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support;
-use catchment_fixtures::wait_while;
+use catchment_agent::Ingress;
+use catchment_fixtures::{sender_to, wait_while};
 use catchment_model::Entry;
-use catchment_recorder::{Recorder, RecorderConfig};
+use catchment_net::{ReceiverConfig, UdpReceiver};
+use catchment_recorder::{Bind, Endpoint, Recorder, RecorderConfig, RecorderError, Snapshot};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::hadtu::ByteOrder;
+use support::stepped::Stepped;
 use support::{config, fragments, packet, senders, total};
 
 /// Sends events from two sources and waits until they are recorded or discarded.
@@ -170,4 +174,85 @@ fn what_is_sent_once_a_run_has_begun_belongs_to_it() {
         assert_eq!(total(&summary, Entry::FragmentsDiscardedPaused), 0);
         assert_eq!(total(&summary, Entry::FragmentsRecorded), sent);
     }
+}
+
+/// Sockets, and one that sends to each, by the numbers of the sources.
+#[derive(Default)]
+struct Sockets(Vec<(usize, UdpSocket)>);
+
+impl Bind for Sockets {
+    fn bind(&mut self, ports: &[Endpoint<'_>]) -> Result<Box<dyn Ingress>, RecorderError> {
+        let addresses: Vec<_> = ports.iter().map(|port| port.address).collect();
+        let receiver = UdpReceiver::bind(&addresses, ReceiverConfig::default())?;
+        for (index, port) in ports.iter().enumerate() {
+            self.0.push((port.numbers[0], sender_to(receiver.local_addr(index))));
+        }
+        self.0.sort_by_key(|(source, _)| *source);
+        Ok(Box::new(receiver))
+    }
+}
+
+/// A recorder of four sources that is to begin between two events, and is stepped. The thread that
+/// reads sources 0 and 2 is held up.
+struct HeldUp {
+    run: Stepped,
+    sockets: Sockets,
+}
+
+impl HeldUp {
+    fn begin() -> Self {
+        let mut config = config("".as_ref(), 4);
+        config.receive.threads = 2;
+        config.build.timeout_ns = 3_600_000_000_000;
+        let mut sockets = Sockets::default();
+        let mut run = Stepped::begin_paused(&config, &mut sockets);
+        run.held_up = Some("receive-0");
+        run.begin_between_events();
+        Self { run, sockets }
+    }
+
+    fn send(&mut self, source: usize, events: RangeInclusive<u32>) {
+        for event in events {
+            let packet = packet(source as u32, ByteOrder::Big, &[(event, &[1, 2, 3])]);
+            self.sockets.0[source].1.send(&packet).unwrap();
+            self.run.sent(1);
+        }
+    }
+
+    /// Lets the thread go on, sends some whole events, and ends the run.
+    fn end(mut self, events: RangeInclusive<u32>) -> Snapshot {
+        self.run.held_up = None;
+        self.run.pass(10);
+        (0..4).for_each(|source| self.send(source, events.clone()));
+        self.run.pass(10);
+        self.run.end()
+    }
+}
+
+#[test]
+fn what_stood_in_a_socket_before_a_run_began_begins_none_of_its_events() {
+    let mut held = HeldUp::begin();
+    // The socket of source 2 was opened behind that of source 0. The others are heard, and slow.
+    held.send(0, 1..=9);
+    held.send(2, 7..=9);
+    [1, 3].into_iter().for_each(|source| held.send(source, 1..=2));
+    held.run.pass(1_000);
+    [1, 3].into_iter().for_each(|source| held.send(source, 3..=9));
+    let last = held.end(10..=20);
+    let total = last.ledger.total();
+    assert_eq!(last.counts.events_incomplete, 0, "{total:?}");
+    assert_eq!(total[Entry::FragmentsDiscardedPaused], 9 + 3 + 2 * 9);
+    assert_eq!(total[Entry::FragmentsRecorded], 4 * 11);
+    assert!(!last.ledger.balance().lost_data(), "{total:?}");
+}
+
+#[test]
+fn a_run_does_not_wait_for_ever_for_a_thread_that_does_not_read() {
+    let mut held = HeldUp::begin();
+    held.run.pass(2_010);
+    (0..4).for_each(|source| held.send(source, 1..=5));
+    let last = held.end(6..=10);
+    let total = last.ledger.total();
+    assert_eq!(total[Entry::FragmentsDiscardedPaused], 0, "{total:?}");
+    assert_eq!(total[Entry::FragmentsRecorded], 4 * 10);
 }

@@ -17,7 +17,9 @@
 //! attempt can be made again.
 //!
 //! Files that were closed say what their frames count, and how far sources were decided: only the
-//! frames of the others are read. A place that the run does not need is looked at apart, for at
+//! frames of the others are read. A file may be closed and not durable, that is, not in the list of
+//! files: its table of contents is read too, made again if a power cut took a part of it, and
+//! synced. A place that the run does not need is looked at apart, for at
 //! most 2 s longer than the required ones: if it cannot take part, the run goes on without it.
 
 use std::collections::BTreeSet;
@@ -42,8 +44,8 @@ pub struct RunPlace {
     pub folders: Vec<PathBuf>,
     /// Whether the run needs it.
     pub is_required: bool,
-    /// Whether files that its lists name as closed are not read again: their writer named them
-    /// once they were synced.
+    /// Whether frames of files that its lists name as closed are not read again: their writer named
+    /// them once they were synced.
     pub trusts_lists: bool,
     /// Whether it is a part of a target, which has some of the run's frames, in any order: what
     /// follows each other is said by their count, not by their numbers.

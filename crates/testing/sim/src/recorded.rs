@@ -58,13 +58,16 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     // A misdirected write may have left a whole frame there.
     let may_stray = disk_lied(life);
     let is_slow = outcome.plan.case.faults.slow_disk();
+    // A power cut may take a part of a checkpoint and leave the frames behind it.
+    let has_died = life.has_crashed || life.deaths > 0;
     let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
         check_selected(outcome, life, file)?;
         let mut checkpoints = file.checkpoints.iter().peekable();
         for (index, frame) in file.frames.iter().enumerate() {
             while let Some((_, checkpoint)) = checkpoints.next_if(|(before, _)| *before <= index) {
-                if !may_stray {
+                let is_torn = has_died && !file.damage(checkpoint).is_empty();
+                if !may_stray && !is_torn {
                     let found = file.ledger(checkpoint);
                     check_ledger((life, is_slow), &found, &recorded.increments)
                         .map_err(|why| format!("a checkpoint of file {}: {why}", file.index))?;

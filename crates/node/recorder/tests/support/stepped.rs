@@ -65,7 +65,22 @@ impl Bind for Bound<'_> {
 impl Stepped {
     /// A recorder that has begun.
     pub fn begin(config: &RecorderConfig) -> Self {
-        let (clock, queues) = (VirtualClock::at(BEGIN_NS), Queues::default());
+        let queues = Queues::default();
+        Self::with_ports(config, false, &mut Bound(&queues), &queues)
+    }
+
+    /// A recorder that is paused, and whose ports are others than this rig's: it sends nothing.
+    pub fn begin_paused(config: &RecorderConfig, ports: &mut impl Bind) -> Self {
+        Self::with_ports(config, true, ports, &Queues::default())
+    }
+
+    fn with_ports(
+        config: &RecorderConfig,
+        is_paused: bool,
+        ports: &mut impl Bind,
+        queues: &Queues,
+    ) -> Self {
+        let clock = VirtualClock::at(BEGIN_NS);
         let times = StoreTimes {
             operation_ns_max: MS,
             open_ns_max: 2 * MS,
@@ -101,12 +116,11 @@ impl Stepped {
             entropy: || Box::new(Random::new(9)),
             frames: Waker::default(),
             encoders: Waker::default(),
-            is_paused: false,
+            is_paused,
             now_ns: BEGIN_NS,
         };
         let create = |store: &mut MemoryStore, path: PathBuf| store.create(&path);
-        let mut assembly =
-            Assembly::new(config, parts, &mut Bound(&queues), create).expect("it begins");
+        let mut assembly = Assembly::new(config, parts, ports, create).expect("it begins");
         let (agents, observer) = (std::mem::take(&mut assembly.agents), assembly.observer());
         let sources = config.sources.len() as u32;
         let (silent, next_event, sent) = (None, 1, 0);
@@ -115,7 +129,7 @@ impl Stepped {
             agents,
             held_up: None,
             assembly,
-            queues,
+            queues: queues.clone(),
             observer,
             files,
             disk,
@@ -243,7 +257,12 @@ impl Stepped {
         self.queues.left(connection)
     }
 
-    /// Says that so many fragments were sent over connections.
+    /// As [`Assembly::begin_between_events`].
+    pub fn begin_between_events(&self) {
+        self.assembly.begin_between_events();
+    }
+
+    /// Says that so many fragments were sent otherwise than by this rig.
     pub fn sent(&mut self, fragments: u64) {
         self.sent += fragments;
     }

@@ -39,8 +39,9 @@ pub(super) struct Place {
     /// Files without a header that can be read.
     blank: Vec<PathBuf>,
     unreadable: Vec<PathBuf>,
-    /// Lengths of files that were closed and durable, by index, as far as lists are trusted.
+    /// Lengths of files that were closed and durable, by index, as its lists say.
     listed: BTreeMap<u32, u64>,
+    trusts_lists: bool,
     /// The index of its next file, as far as it is known.
     next_index: u32,
     /// Of a required one: one above the number of the last frame that is kept.
@@ -81,8 +82,7 @@ impl Place {
         let next_index = if files.is_empty() { open::next_index(folders) } else { 0 };
         let synced = files.iter().map(synced_in).max().unwrap_or(0);
         let (is_required, items, end) = (*is_required, is_dealt.then_some(0), 0);
-        let lists = folders.iter().filter(|_| *trusts_lists);
-        let listed = lists.flat_map(|folder| listed_as_closed(folder)).collect();
+        let listed = folders.iter().flat_map(|folder| listed_as_closed(folder)).collect();
         Ok(Self {
             is_required,
             files,
@@ -90,6 +90,7 @@ impl Place {
             blank,
             unreadable,
             listed,
+            trusts_lists: *trusts_lists,
             next_index,
             end,
             items,
@@ -120,7 +121,7 @@ impl Place {
                 continue;
             }
             let found = &self.files[file];
-            if first > end || !self.is_listed(found) && is_bad(found, index) {
+            if first > end || self.is_read(found) && is_bad(found, index) {
                 break;
             }
             end = last.saturating_add(1);
@@ -139,17 +140,16 @@ impl Place {
             let begins = found.reader.header().part.map(|part| part.first_item);
             let Some(begins) = begins.filter(|&begins| begins <= items) else { break };
             let mut frames = 0..found.reader.frames().len();
-            let bad = frames.find(|&one| !self.is_listed(found) && is_bad(found, one));
+            let bad = frames.find(|&one| self.is_read(found) && is_bad(found, one));
             *retained = bad.unwrap_or(found.reader.frames().len());
             items = begins + *retained as u64;
         }
         (Some(items), retained)
     }
 
-    /// Whether a file is as it was when it was closed and durable, as far as lists are trusted.
-    fn is_listed(&self, file: &Found) -> bool {
-        let bytes = self.listed.get(&file.reader.header().file_index);
-        file.reader.closed() && bytes == Some(&file.reader.file_bytes())
+    /// Whether the frames of a file are read, not those of one whose list is trusted.
+    fn is_read(&self, file: &Found) -> bool {
+        !(self.trusts_lists && is_listed(&self.listed, file))
     }
 
     /// The first number of its last frame before the run's end, if that frame stands for others
@@ -228,7 +228,8 @@ impl Place {
             }
             let before_end = file.kept(&of_run.superseded, end);
             let frames = if is_dealt { retained } else { before_end };
-            let file = Kept::new(file, frames, &mut place.ledger);
+            let is_durable = is_listed(&self.listed, &file);
+            let file = Kept::new((file, is_durable), frames, &mut place.ledger);
             let frames = &file.found.reader.frames()[..file.frames];
             place.frames += frames.len() as u64;
             place.events += rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events);
@@ -257,7 +258,7 @@ impl Place {
                 FileFrames::one(index, numbers).add_to(&mut place.file_frames);
             }
             file.found.add_positions(file.frames, &mut positions)?;
-            place.bytes += file.close(of_run.synced, &place.ledger, &positions)?;
+            place.bytes += file.close(&place.ledger, &positions)?;
         }
         let is_behind = |path: &PathBuf| {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -305,6 +306,12 @@ fn synced_in(file: &Found) -> u64 {
     synced.map(|one| one.position).max().unwrap_or(0)
 }
 
+/// Whether a file is as it was when a list named it as closed, which its writer had synced before.
+fn is_listed(listed: &BTreeMap<u32, u64>, file: &Found) -> bool {
+    let bytes = listed.get(&file.reader.header().file_index);
+    file.reader.closed() && bytes == Some(&file.reader.file_bytes())
+}
+
 /// Whether a frame cannot be read as a whole.
 fn is_bad(file: &Found, frame: usize) -> bool {
     verify_frame(&file.reader, frame).iter().any(|problem| !problem.is_bad_table())
@@ -347,38 +354,36 @@ struct Kept {
     found: Found,
     /// How many of its frames.
     frames: usize,
-    /// The sum of what these count; none if the file is closed and loses none.
+    /// The sum of what these count; none if the file is closed, loses none, and has a whole table.
     sum: Option<Ledger>,
+    is_durable: bool,
 }
 
 impl Kept {
     /// Adds what its first frames, which are kept, count to `total`.
-    fn new(found: Found, frames: usize, total: &mut Ledger) -> Self {
+    fn new((found, is_durable): (Found, bool), frames: usize, total: &mut Ledger) -> Self {
         let reader = &found.reader;
-        let is_whole = reader.closed() && frames == reader.frames().len();
+        let loses_none = reader.closed() && frames == reader.frames().len();
+        // A power cut takes parts of a table that was not durable: the trailer may outlive them.
+        let is_whole = loses_none && (is_durable || reader.verify_tables().is_empty());
         // Where a table has no sum, or a damaged one, the frames have it.
-        let listed = is_whole.then(|| reader.frames_ledger().ok().flatten()).flatten();
+        let listed = loses_none.then(|| reader.frames_ledger().ok().flatten()).flatten();
         let sum = listed.unwrap_or_else(|| {
             let mut sum = Ledger::new(total.sources.len());
             (0..frames).for_each(|frame| sum.add(&frame_ledger(reader, frame).0));
             sum
         });
         total.add(&sum);
-        Self { found, frames, sum: (!is_whole).then_some(sum) }
+        Self { found, frames, sum: (!is_whole).then_some(sum), is_durable }
     }
 
-    /// Cuts the file behind the frames that are kept and closes it; one that is closed and loses
-    /// none stays as it is. Returns its length.
-    fn close(
-        self,
-        synced: u64,
-        total: &Ledger,
-        positions: &Positions,
-    ) -> Result<u64, StorageError> {
-        let Self { found: Found { path, reader, .. }, frames: kept, sum } = self;
+    /// Cuts the file behind the frames that are kept and closes it; one that is closed, loses none
+    /// and has a whole table stays as it is. Returns its length.
+    fn close(self, total: &Ledger, positions: &Positions) -> Result<u64, StorageError> {
+        let Self { found: Found { path, reader, .. }, frames: kept, sum, is_durable } = self;
         let (frames, file_bytes) = (reader.frames(), reader.file_bytes());
         let Some(sum) = sum else {
-            if frames.last().is_some_and(|last| last.info.numbers().1 >= synced) {
+            if !is_durable {
                 drop(reader);
                 EditFile::open(&path)?.sync()?;
             }
