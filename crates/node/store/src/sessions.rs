@@ -107,7 +107,7 @@ struct Said {
 impl Said {
     fn of(stream: &Stream) -> Self {
         let durable = stream.state.durable.load(Relaxed).min(stream.taken);
-        let waits = stream.state.trouble.lock().is_some();
+        let waits = stream.state.waits();
         Self { taken: stream.taken, durable, waits }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct StreamState {
     pub(crate) fault: Mutex<Option<Fault>>,
     /// Why it has no file now, and tries again.
     pub(crate) trouble: Mutex<Option<String>>,
+    /// Which disk completes nothing, while one does not.
+    pub(crate) hang: Mutex<Option<String>>,
     /// Whether the stream has ended in order, with files that say so.
     pub(crate) has_ended: AtomicBool,
     /// Frames below this number have come.
@@ -113,8 +115,8 @@ impl FolderState {
         *self.fault.lock() = None;
     }
 
-    /// A file that is open there was synced.
-    pub(crate) fn syncs(&self) {
+    /// A file that is open there was synced, or what was waited for there has completed.
+    pub(crate) fn answers(&self) {
         self.fault.lock().take_if(|fault| !fault.is_of_making);
     }
 }
@@ -176,6 +178,7 @@ impl StreamState {
             sync: Phase::default(),
             fault: Mutex::new(None),
             trouble: Mutex::new(None),
+            hang: Mutex::new(None),
             has_ended: AtomicBool::new(false),
             taken: AtomicU64::new(durable),
             sender: Mutex::new(None),
@@ -183,6 +186,13 @@ impl StreamState {
             is_left: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
         }
+    }
+
+    /// Whether nothing of it can be written now, as its sender is told. A sender that has no other
+    /// node for its frames goes on to send, and waits for a disk that hangs.
+    pub(crate) fn waits(&self) -> bool {
+        let hangs = || self.key.is_dealt && self.hang.lock().is_some();
+        self.trouble.lock().is_some() || hangs()
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -445,7 +455,8 @@ impl NodeState {
             has_ended: stream.has_ended.load(Relaxed),
             is_left: stream.is_given_up.load(Relaxed),
             trouble: (stream.fault.lock().as_ref().map(|fault| fault.reason.clone()))
-                .or_else(|| stream.trouble.lock().clone()),
+                .or_else(|| stream.trouble.lock().clone())
+                .or_else(|| stream.hang.lock().clone()),
         };
         let of_folder = |folder: &Arc<FolderState>| StoreFolder {
             path: folder.path.clone(),
