@@ -88,6 +88,9 @@ export function targets(scenario, sources, { rate, written, open }) {
     const { name, required, folder, part, discards = false, nodes = [] } = kind;
     return {
       name, required, folder, node: nodes.length === 0 ? null : nodes.join(", "),
+      folders: folder === null ? [] : [
+        { path: folder, is_current: open && !discards, free_bytes: 812_000_000_000, away: null, waits_seconds: 0 },
+      ],
       nodes: shares(nodes, { written, open }),
       state: discards ? "fault" : open ? "recording" : "ended",
       reason: discards ? GONE : null,

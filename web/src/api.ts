@@ -77,9 +77,22 @@ export interface Target {
   bytes_written_per_second: number;
   queue: Queue;
   buffers: Queue | null;
+  /** Its folders, if it has any. */
+  folders: TargetFolder[];
   /** Its storage nodes, if it has any. */
   nodes: TargetNode[];
   ledger: Counts;
+}
+
+/** A folder of a target. */
+export interface TargetFolder {
+  path: string;
+  is_current: boolean;
+  free_bytes: number | null;
+  /** Why its disk was left; null: it was not. */
+  away: string | null;
+  /** For how long a write, a sync or a close has not completed; 0: none is under way. */
+  waits_seconds: number;
 }
 
 /** A storage node of a target. */

@@ -132,6 +132,13 @@ export const nodeAwayWords = ({ name, nodes }: Target, time: string): string[] =
     return [`Storage node ${address} of ${name} takes nothing now, for ${format.join(format.duration(seconds))}: ${away}.`];
   });
 
+/** Which folders of a target wait for their disks for longer than is usual. */
+export const folderWaitWords = ({ name, folders }: Target): string[] =>
+  folders.flatMap(({ path, waits_seconds }) => waits_seconds < 1 ? [] : [
+    `${name} waits for the disk of ${path}: a write, a sync or a close has not completed for `
+      + `${format.join(format.duration(waits_seconds))}.`,
+  ]);
+
 /** What waits in a spill; empty if nothing. */
 export const spillWords = ({ target, frames_waiting, bytes_waiting }: Spill): string =>
   frames_waiting === 0 ? "" : `${format.many(frames_waiting, "frame")} (${format.join(format.bytes(bytes_waiting))}) `

@@ -5,7 +5,9 @@ import type { Queue, SourceState, Spill, State, Target, TargetNode } from "../ap
 import * as format from "../format";
 import { go, link } from "../route";
 import { sources, whichRun } from "../store";
-import { lackWords, nodeAwayWords, nodeWords, spillLossWords, spillWords, targetWords } from "../words";
+import {
+  folderWaitWords, lackWords, nodeAwayWords, nodeWords, spillLossWords, spillWords, targetWords,
+} from "../words";
 import { Fill } from "./figure";
 import { Icon, STATUS_ICONS } from "./icon";
 import { LedgerTable } from "./ledger";
@@ -155,12 +157,13 @@ function TargetDrawer({ target, spill }: { target: Target; spill: Spill | undefi
 /** With one target, which is one folder or node, all of this is said of the run. */
 export function Targets({ now, item }: { now: State; item: string | null }) {
   const { targets, spills, time } = now;
-  const isPlain = targets.length < 2 && targets.every(({ nodes }) => nodes.length < 2);
+  const isPlain = targets.length < 2
+    && targets.every((target) => target.nodes.length < 2 && folderWaitWords(target).length === 0);
   // A spill has frames of earlier runs, too: also before there is one.
   if (spills.length === 0 && isPlain) return null;
   const shown = targets.find(({ name }) => name === item);
   const notes = [
-    ...targets.flatMap((target) => nodeAwayWords(target, time)), ...spills.map(spillWords), ...targets.map(lackWords),
+    ...targets.flatMap(folderWaitWords), ...targets.flatMap((target) => nodeAwayWords(target, time)), ...spills.map(spillWords), ...targets.map(lackWords),
   ].filter((words) => words !== "");
   const faults = spills.map(spillLossWords).filter((words) => words !== "");
   if (targets.length === 0 && notes.length + faults.length === 0) return null;

@@ -4,7 +4,7 @@ import type { Alarm, Level, LogLine, Offsets, Run, SourceState, SourceStatus, Sp
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
 import {
-  abandonedWords, headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords, runWords, spillLossWords, spillWords, streamWords,
+  abandonedWords, folderWaitWords, headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords, runWords, spillLossWords, spillWords, streamWords,
   targetWords, untilDurableWords, verdictWords,
 } from "../../src/words";
 
@@ -105,7 +105,7 @@ test("a best-effort target that lacks something is a note, and no other is", () 
   const queue = { name: "", level_bytes: 0, highest_bytes: 0, capacity_bytes: 1 };
   const mirror: Target = {
     name: "mirror", required: false, folder: "/mnt", node: null, state: "recording", reason: null, bytes_written: 0,
-    bytes_written_per_second: 0, queue, buffers: null, nodes: [],
+    bytes_written_per_second: 0, queue, buffers: null, folders: [], nodes: [],
     ledger: { fragments_recorded: 70, fragments_not_taken: 20, fragments_discarded_disk: 10 },
   };
   const raid: Target = { ...mirror, name: "raid", required: true, ledger: { fragments_recorded: 100 } };
@@ -121,6 +121,14 @@ test("a best-effort target that lacks something is a note, and no other is", () 
   expect(words({ ...node, state: "away", reason: "it is away" })).toEqual(["away, frames wait", ""]);
 });
 
+test("a folder whose disk is waited for is a note, and one that is written to is none", () => {
+  const folder = { path: "/a", is_current: true, free_bytes: null, away: null, waits_seconds: 0.3 };
+  const target = { name: "raid", folders: [folder, { ...folder, path: "/b", waits_seconds: 7.25 }] } as Target;
+  expect(folderWaitWords(target).map((one) => one.replaceAll("\u00a0", " "))).toEqual([
+    "raid waits for the disk of /b: a write, a sync or a close has not completed for 7.3 s.",
+  ]);
+});
+
 test("a storage node that takes nothing is a note with how long and why, and so is what waits in a spill", () => {
   const queue = { name: "", level_bytes: 0, highest_bytes: 0, capacity_bytes: 1 };
   const node: TargetNode = {
@@ -129,7 +137,7 @@ test("a storage node that takes nothing is a note with how long and why, and so 
   const away: TargetNode = { ...node, address: "b:1", is_connected: false, away_since_ns: 1e18, away: "it is away" };
   const target: Target = {
     name: "store", required: true, folder: null, node: "a:1, b:1", state: "recording", reason: null, bytes_written: 0,
-    bytes_written_per_second: 0, queue, buffers: null, nodes: [node, away], ledger: {},
+    bytes_written_per_second: 0, queue, buffers: null, folders: [], nodes: [node, away], ledger: {},
   };
   const time = new Date(1e12 + 5_000).toISOString();
   const plain = (words: string[]) => words.map((one) => one.replaceAll("\u00a0", " "));

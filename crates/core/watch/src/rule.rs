@@ -19,6 +19,8 @@ pub const TIME_NS_MAX: u64 = 86_400 * S;
 const S: u64 = 1_000_000_000;
 /// A folder of a storage node with less has little space.
 const FOLDER_BYTES_MIN: f64 = (1_u64 << 30) as f64;
+/// A disk that is waited for so long hangs.
+const WAITS_S: f64 = 5.0;
 /// Anything at all is wrong.
 const ANY: Condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
 
@@ -319,9 +321,9 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// read `source.*.last_packet_seconds`, `.out_of_step` and `.flooding`, `loss_share`, `bad_share`,
 /// bad data and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
-/// `target.*.away`, `spill.*.frames_lost`, and `alarms`, `refuses`, `absent`, `given_up`,
-/// `buffer_short` and `held_at_run_end` of each front-end. Loss and bad data are critical from that
-/// share on.
+/// `.away`, `.waits_seconds` and `.best_effort_waits_seconds`, `spill.*.frames_lost`, and `alarms`,
+/// `refuses`, `absent`, `given_up`, `buffer_short` and `held_at_run_end` of each front-end. Loss and
+/// bad data are critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -362,8 +364,12 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
             )
         }),
     ];
-    let rules = rules.into_iter().chain(rules_of_files()).chain(rules_of_many());
-    rules.chain(rules_of_bad_sources()).chain(rules_of_front_ends()).collect()
+    let rules = rules.into_iter().chain(rules_of_files()).chain(rules_of_waits());
+    rules
+        .chain(rules_of_many())
+        .chain(rules_of_bad_sources())
+        .chain(rules_of_front_ends())
+        .collect()
 }
 
 /// The rules of a storage node without any configuration. They read `disk.hours_left`,
@@ -542,6 +548,41 @@ fn rules_of_files() -> [Rule; 5] {
                  damaged",
             )
         },
+    ]
+}
+
+/// The usual rules on disks that complete nothing, also while a run ends. Network file systems
+/// pause for some seconds, and go on.
+fn rules_of_waits() -> [Rule; 2] {
+    let of = |name, quantity, severity, text: &str| Rule {
+        text_many: Some(
+            "Disks of targets have not completed a write, a sync or a close for up to {time}: \
+             {sources}"
+                .into(),
+        ),
+        ..usual(
+            name,
+            quantity,
+            Condition::Above { threshold: WAITS_S, clear_at: WAITS_S },
+            severity,
+            text,
+        )
+    };
+    [
+        of(
+            "target_waits",
+            "target.*.waits_seconds",
+            Severity::Critical,
+            "Target {source} waits for its disk: a write, a sync or a close has not completed for \
+             {time}",
+        ),
+        of(
+            "best_effort_target_waits",
+            "target.*.best_effort_waits_seconds",
+            Severity::Warning,
+            "Target {source} waits for its disk: a write, a sync or a close has not completed for \
+             {time}",
+        ),
     ]
 }
 

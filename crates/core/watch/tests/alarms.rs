@@ -497,35 +497,12 @@ fn impossible_rules_are_refused() {
 fn the_default_rules_are_there_and_find_what_they_are_for() {
     let rules = default_rules(S, 0.05);
     assert_eq!(
-        rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>(),
-        [
-            "disk_space",
-            "nothing_recorded",
-            "run_interrupted",
-            "loss",
-            "bad_data",
-            "next_file_refused",
-            "file_list_refused",
-            "target_fault",
-            "target_away",
-            "spill_lost",
-            "source_silent",
-            "source_out_of_step",
-            "source_flooding",
-            "queue_full",
-            "bad_sender",
-            "bad_tag",
-            "with_holes",
-            "bad_checksum",
-            "stranger",
-            "front_end_alarm",
-            "front_end_refuses",
-            "front_end_absent",
-            "front_end_given_up",
-            "buffer_short",
-            "held_at_run_end",
-            "front_end_unheard",
-        ]
+        rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>().join(" "),
+        "disk_space nothing_recorded run_interrupted loss bad_data next_file_refused \
+         file_list_refused target_fault target_away target_waits best_effort_target_waits \
+         source_silent source_out_of_step source_flooding queue_full bad_sender bad_tag with_holes \
+         bad_checksum stranger front_end_alarm front_end_refuses front_end_absent \
+         front_end_given_up buffer_short held_at_run_end front_end_unheard"
     );
     let mut rig = Rig::new(rules);
     let mut texts = Vec::new();
@@ -551,6 +528,28 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             (11, "Nothing has reached the disk for 10 s"),
         ]
     );
+}
+
+#[test]
+fn a_target_that_waits_for_its_disk_is_named_also_while_its_run_ends() {
+    let mut rig = Rig::new(default_rules(S, 0.05));
+    let mut seen = Vec::new();
+    for second in 1..=30_u64 {
+        let waits_s = if second <= 20 { second as f64 } else { 0.0 };
+        rig.table.set_of("target", "raid (/data)", "waits_seconds", waits_s);
+        rig.table.set_of("target", "copy (/mnt)", "best_effort_waits_seconds", waits_s);
+        let changes = rig.look_at_table(second < 3).into_iter();
+        seen.extend(changes.map(|one| (one.kind, one.alarm.severity, one.alarm.text)));
+    }
+    let text = "waits for its disk: a write, a sync or a close has not completed for";
+    let said = |kind, severity, of, time| (kind, severity, format!("Target {of} {text} {time}"));
+    let expected = [
+        said(Raised, Severity::Critical, "raid (/data)", "8 s"),
+        said(Raised, Severity::Warning, "copy (/mnt)", "8 s"),
+        said(Cleared, Severity::Critical, "raid (/data)", "20 s"),
+        said(Cleared, Severity::Warning, "copy (/mnt)", "20 s"),
+    ];
+    assert_eq!(seen, expected);
 }
 
 #[test]

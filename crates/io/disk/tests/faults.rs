@@ -38,6 +38,29 @@ fn a_failed_write_is_reported_and_the_others_are_not_touched() {
 }
 
 #[test]
+fn a_write_that_is_cut_short_twice_goes_on_where_it_stopped() {
+    for engine in [EngineChoice::Auto, EngineChoice::Portable] {
+        // Of six blocks three are written, then two of three, then the last one.
+        let plan = FaultPlan { short_writes: vec![1, 2], ..FaultPlan::default() };
+        let (mut disk, folder, control) = with_config(plan, config(engine));
+        let path = path(folder.path(), "a.catch");
+        let file = disk.create(&path).expect("a new file");
+        let mut completions = Vec::new();
+        for (offset, blocks, value) in [(0, 1, 1), (1, 6, 2)] {
+            write(&mut disk, file, offset * BLOCK, blocks, value, &mut completions);
+            completions.extend(drain(&mut disk));
+        }
+        all_good(&completions);
+        let written: Vec<u64> = completions.iter().map(|one| one.bytes / BLOCK as u64).collect();
+        assert_eq!((written, control.writes()), (vec![1, 6], 4));
+        disk.finish(file, 7 * BLOCK as u64);
+        all_good(&drain(&mut disk));
+        let expected = [vec![1; BLOCK], vec![2; 6 * BLOCK]].concat();
+        assert_eq!(std::fs::read(&path).expect("the file"), expected);
+    }
+}
+
+#[test]
 fn after_a_failed_write_a_sync_does_not_say_that_all_is_durable() {
     let plan = FaultPlan { write_errors: vec![(0, libc::ENOSPC)], ..FaultPlan::default() };
     let (mut disk, folder, _) = with_plan(plan);

@@ -174,6 +174,43 @@ fn a_required_target_that_fails_is_named_while_the_other_records() {
 }
 
 #[test]
+fn a_disk_that_hangs_is_named_with_its_target_and_folder_until_it_answers() {
+    let control = FaultControl::default();
+    let test = Test::with(settings(), |fixed| {
+        fixed.targets = vec![TargetConfig::folder("raid", fixed.folder.clone())];
+        fixed.faults = Some(FaultPlan { control: control.clone(), ..FaultPlan::default() });
+    });
+    let client = test.client();
+    client.command("1", "start");
+    client.until(|state| count(&state["targets"][0], "fragments_durable") > 0);
+    control.stall(true);
+    let folder = test.folder.path().display();
+    let waits_seconds = |state: &Value| {
+        let of_folder = &state["targets"][0]["folders"][0];
+        assert_eq!(of_folder["path"], folder.to_string());
+        of_folder["waits_seconds"].as_f64().expect("a number")
+    };
+    client.until(|state| waits_seconds(state) > 2.0);
+    let series =
+        format!("catchment_target_folder_waits_seconds{{target=\"raid\",folder=\"{folder}\"}} ");
+    let metrics = client.get("/metrics").text;
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&series));
+    assert!(value.and_then(|value| value.parse().ok()) > Some(2.0), "{metrics}");
+    let alarm = |states: &'static [&'static str]| {
+        let source = format!("raid ({folder})");
+        move |alarms: &Value| {
+            let mut alarms = alarms["alarms"].as_array().into_iter().flatten();
+            let is_it = |one: &Value| one["name"] == "target_waits" && one["source"] == source;
+            alarms.any(|one| is_it(one) && states.iter().any(|state| one["state"] == *state))
+        }
+    };
+    client.until_of("/api/v1/alarms", alarm(&["active"]));
+    control.stall(false);
+    client.until(|state| waits_seconds(state) < 1.0);
+    client.until_of("/api/v1/alarms", alarm(&["cleared"]));
+}
+
+#[test]
 fn a_best_effort_folder_that_cannot_be_made_is_in_fault_and_costs_the_run_nothing() {
     let test = Test::with(settings(), |fixed| {
         let file = fixed.folder.join("file");

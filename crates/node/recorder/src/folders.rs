@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_agent::FolderStore;
+use catchment_agent::{CompletionKind, FileEnd, FolderStore};
 use catchment_writer::{Disks, StoreFile, WriteCounts};
 
 use crate::config::RecorderConfig;
@@ -50,6 +50,7 @@ impl Folders {
         for disk in 0..files.stores() {
             let (writes, spare_bytes) = (files.writes(disk), files.store(disk).spare_bytes());
             self.disks.polled(disk, writes, spare_bytes, now_ns);
+            ledger.of_target().show_waits(disk, self.disks.waits_since_ns(disk));
             all.begun += writes.begun;
             all.completed += writes.completed;
         }
@@ -124,6 +125,18 @@ impl Folders {
     pub(crate) fn begun<S: FolderStore>(&mut self, files: &mut Files<S>, id: StoreFile) {
         let (index, file_id) = (files.file(id).index, files.file(id).file_id);
         self.lists[id.store].begun(files.store(id.store), index, file_id);
+    }
+
+    /// Has a file end, which receives nothing more.
+    pub(crate) fn finish_file<S: FolderStore>(
+        &mut self,
+        files: &mut Files<S>,
+        id: StoreFile,
+        end: FileEnd,
+        now_ns: u64,
+    ) {
+        self.disks.ordered(id, CompletionKind::Finished, now_ns);
+        files.finish_file(id, end);
     }
 
     /// A file has its TOC and is durable.

@@ -1,6 +1,7 @@
 //! The observable state of a target's folders.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use catchment_disk::DiskStats;
@@ -13,6 +14,8 @@ pub(crate) struct LiveFolder {
     path: PathBuf,
     disk: OnceLock<Arc<DiskStats>>,
     shown: Mutex<ShownFolder>,
+    /// Since when its disk is waited for; 0: it is not.
+    waits_since_ns: AtomicU64,
 }
 
 /// What a target's agent knows of a folder.
@@ -34,13 +37,21 @@ pub struct FolderSnapshot {
     pub spare_bytes: Option<u64>,
     /// Why its disk was left, if it was.
     pub away: Option<String>,
+    /// Since when writes, a sync or the end of a file there have not completed, in nanoseconds of
+    /// the clock of the data; none if nothing is under way.
+    pub waits_since_ns: Option<u64>,
     /// Bytes in the buffers of its disk.
     pub buffers: Option<Fill>,
 }
 
 impl LiveFolder {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), disk: OnceLock::new(), shown: Mutex::default() }
+        Self {
+            path: path.to_owned(),
+            disk: OnceLock::new(),
+            shown: Mutex::default(),
+            waits_since_ns: AtomicU64::new(0),
+        }
     }
 
     /// Sets its disk, once.
@@ -57,9 +68,16 @@ impl LiveFolder {
         *self.shown.lock() = shown;
     }
 
+    pub(crate) fn show_waits(&self, since_ns: Option<u64>) {
+        self.waits_since_ns.store(since_ns.unwrap_or(0), Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> FolderSnapshot {
         let ShownFolder { is_current, spare_bytes, away } = self.shown.lock().clone();
         let buffers = self.disk.get().map(|disk| disk.buffers().into());
-        FolderSnapshot { path: self.path.clone(), is_current, spare_bytes, away, buffers }
+        let waits_since_ns =
+            Some(self.waits_since_ns.load(Relaxed)).filter(|&since_ns| since_ns > 0);
+        let path = self.path.clone();
+        FolderSnapshot { path, is_current, spare_bytes, away, waits_since_ns, buffers }
     }
 }

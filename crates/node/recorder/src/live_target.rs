@@ -100,6 +100,13 @@ impl LiveTarget {
         }
     }
 
+    /// Shows since when a folder's disk is waited for, if it is.
+    pub(crate) fn show_waits(&self, folder: usize, since_ns: Option<u64>) {
+        if let Some(folder) = self.folders.get(folder) {
+            folder.show_waits(since_ns);
+        }
+    }
+
     pub(crate) fn disks(&self) -> impl Iterator<Item = &Arc<DiskStats>> {
         self.folders.iter().filter_map(LiveFolder::disk)
     }

@@ -302,6 +302,7 @@ impl<S: FolderStore> RunFiles<S> {
     fn handle_completions(&mut self) {
         for (store, completion) in self.files.take_others() {
             let file = StoreFile { store, id: completion.file };
+            self.folders.disks.completed(file, completion.kind);
             match completion.kind {
                 CompletionKind::Write => unreachable!("writes are handled by the jobs"),
                 CompletionKind::Sync => self.synced(file, &completion),
@@ -381,8 +382,8 @@ impl<S: FolderStore> RunFiles<S> {
             JobKind::Toc { file_bytes } => {
                 // Without its TOC the file is like that of a killed writer: readable, and repair
                 // can close it.
-                let end = if error.is_some() { file.recorded_end } else { file_bytes };
-                self.files.finish_file(id, FileEnd::Cut(end));
+                let bytes = if error.is_some() { file.recorded_end } else { file_bytes };
+                self.folders.finish_file(&mut self.files, id, FileEnd::Cut(bytes), self.now_ns);
             }
             // It is in another file.
             JobKind::Abandoned => {}
@@ -536,14 +537,14 @@ impl<S: FolderStore> RunFiles<S> {
             // Nothing in it can be read, and nothing in it was recorded.
             let end = if file.gone { FileEnd::Cut(0) } else { FileEnd::Delete };
             let id = file.id;
-            self.files.finish_file(id, end);
+            self.folders.finish_file(&mut self.files, id, end, self.now_ns);
             return;
         }
         if self.last.is_missing {
             // It remains as a killed writer would leave it: readable, and repair can close it.
             let (id, end) = (file.id, FileEnd::Cut(file.recorded_end));
             self.ledger.warn_once(NOT_WHOLE.to_owned());
-            self.files.finish_file(id, end);
+            self.folders.finish_file(&mut self.files, id, end, self.now_ns);
             return;
         }
         self.ledger.state_in(file);
@@ -560,7 +561,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         match self.files.sync(id) {
             true => {
-                self.folders.disks.synced(id.store, 1, 0, self.now_ns);
+                self.folders.disks.ordered(id, CompletionKind::Sync, self.now_ns);
                 self.ledger.settle(|one| one.sync_begun(id));
             }
             // Too many syncs are in progress: the next one covers this one, too.
@@ -569,7 +570,6 @@ impl<S: FolderStore> RunFiles<S> {
     }
 
     fn synced(&mut self, id: StoreFile, completion: &Completion) {
-        self.folders.disks.synced(id.store, 0, 1, self.now_ns);
         let mut files = self.files.current.iter_mut().chain(&mut self.files.closing);
         let Some(file) = files.find(|file| file.id == id) else { return };
         match &completion.result {

@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 
 use super::support;
 use super::support::detector::{Detector, small_frames};
-use super::support::stepped::Stepped;
+use super::support::stepped::{MS, Stepped};
 
 const A: &str = "a";
 const B: &str = "b";
@@ -143,6 +143,51 @@ fn a_folder_in_which_no_file_can_be_made_is_left() {
     assert_eq!(files(&recorder).keys().collect::<Vec<_>>(), [A]);
     assert!(last.targets[0].folders[1].away.is_some());
     check(&recorder, &last);
+}
+
+/// A recorder with one folder.
+fn alone() -> Stepped {
+    let mut config = config();
+    config.targets = vec![TargetConfig::folder("disk", A.into())];
+    Stepped::begin(&config)
+}
+
+/// For how many milliseconds the disk of the first folder is waited for.
+fn waits_ms(recorder: &Stepped) -> Option<u64> {
+    let since_ns = recorder.snapshot().targets[0].folders[0].waits_since_ns?;
+    Some((recorder.now_ns() - since_ns) / MS)
+}
+
+#[test]
+fn a_folder_says_for_how_long_its_disk_completes_nothing_also_if_it_is_the_only_one() {
+    let mut recorder = alone();
+    recorder.send(200);
+    recorder.disk.set_faults(StoreFaults { hangs: 1_000_000, ..StoreFaults::default() });
+    recorder.send_until(|recorder| recorder.disk.writes() > 0);
+    recorder.pass(3_000);
+    let before = waits_ms(&recorder).expect("a write hangs");
+    assert!(before >= 3_000, "{before}");
+    recorder.pass(1_000);
+    assert_eq!(waits_ms(&recorder), Some(before + 1_000));
+    recorder.disk.set_faults(StoreFaults::default());
+    recorder.pass(121_000);
+    assert_eq!(waits_ms(&recorder), None);
+    assert!(!recorder.end().ledger.balance().lost_data());
+}
+
+#[test]
+fn an_end_of_a_file_that_hangs_is_waited_for_while_the_next_one_is_written() {
+    let mut recorder = alone();
+    recorder.disk.set_faults(StoreFaults { finish_hangs: 1_000_000, ..StoreFaults::default() });
+    recorder.send_until(|recorder| waits_ms(recorder) > Some(2_000));
+    let (before, recorded) = (waits_ms(&recorder), recorder.count(Entry::FragmentsRecorded));
+    recorder.send(1_000);
+    assert_eq!(waits_ms(&recorder), before.map(|before| before + 1_000));
+    assert!(recorder.count(Entry::FragmentsRecorded) > recorded);
+    recorder.disk.set_faults(StoreFaults::default());
+    recorder.pass(121_000);
+    assert_eq!(waits_ms(&recorder), None);
+    assert!(!recorder.end().ledger.balance().lost_data());
 }
 
 /// A recorder with a folder on each of two small disks.

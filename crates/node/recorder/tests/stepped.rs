@@ -19,6 +19,7 @@ const NO_FAULTS: StoreFaults = StoreFaults {
     finish_errors: 0,
     text_errors: 0,
     hangs: 0,
+    finish_hangs: 0,
     torn_writes: 0,
     misdirected_writes: 0,
     full_ns: None,

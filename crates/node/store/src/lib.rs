@@ -24,6 +24,7 @@
 
 mod assembly;
 mod config;
+mod disk_watch;
 mod frames;
 mod host;
 mod items;

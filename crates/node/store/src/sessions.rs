@@ -110,7 +110,7 @@ struct Said {
 impl Said {
     fn of(stream: &Stream) -> Self {
         let durable = stream.state.durable.load(Relaxed).min(stream.taken);
-        let waits = stream.state.trouble.lock().is_some();
+        let waits = stream.state.waits();
         // A file is among these before the frames in it are said to be durable, all of them.
         let files = stream.state.files.lock().iter().map(|one| u64::from(one.files)).sum();
         Self { taken: stream.taken, durable, waits, files }

@@ -43,6 +43,8 @@ pub(crate) struct StreamState {
     pub(crate) trouble: Mutex<Option<String>>,
     /// Which frames are in which of the files that are closed.
     pub(crate) files: Mutex<Vec<FileFrames>>,
+    /// Which disk completes nothing, while one does not.
+    pub(crate) hang: Mutex<Option<String>>,
     /// Whether the stream has ended in order, with files that say so.
     pub(crate) has_ended: AtomicBool,
     /// Frames below this number have come.
@@ -116,8 +118,8 @@ impl FolderState {
         *self.fault.lock() = None;
     }
 
-    /// A file that is open there was synced.
-    pub(crate) fn syncs(&self) {
+    /// A file that is open there was synced, or what was waited for there has completed.
+    pub(crate) fn answers(&self) {
         self.fault.lock().take_if(|fault| !fault.is_of_making);
     }
 }
@@ -180,6 +182,7 @@ impl StreamState {
             fault: Mutex::new(None),
             trouble: Mutex::new(None),
             files: Mutex::new(Vec::new()),
+            hang: Mutex::new(None),
             has_ended: AtomicBool::new(false),
             taken: AtomicU64::new(durable),
             sender: Mutex::new(None),
@@ -194,6 +197,13 @@ impl StreamState {
         if let Some(numbers) = numbers {
             FileFrames::one(index, numbers).add_to(&mut self.files.lock());
         }
+    }
+
+    /// Whether nothing of it can be written now, as its sender is told. A sender that has no other
+    /// node for its frames goes on to send, and waits for a disk that hangs.
+    pub(crate) fn waits(&self) -> bool {
+        let hangs = || self.key.is_dealt && self.hang.lock().is_some();
+        self.trouble.lock().is_some() || hangs()
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -456,7 +466,8 @@ impl NodeState {
             has_ended: stream.has_ended.load(Relaxed),
             is_left: stream.is_given_up.load(Relaxed),
             trouble: (stream.fault.lock().as_ref().map(|fault| fault.reason.clone()))
-                .or_else(|| stream.trouble.lock().clone()),
+                .or_else(|| stream.trouble.lock().clone())
+                .or_else(|| stream.hang.lock().clone()),
         };
         let of_folder = |folder: &Arc<FolderState>| StoreFolder {
             path: folder.path.clone(),

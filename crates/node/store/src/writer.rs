@@ -25,6 +25,7 @@ use catchment_writer::{
 };
 use crossbeam_channel::{Receiver, TryRecvError};
 
+use crate::disk_watch::DiskWatch;
 use crate::items::{Item, StoredFrame};
 use crate::state::{Durable, Fault, FolderState, StreamState};
 
@@ -58,7 +59,7 @@ pub(crate) struct Writer<S: FolderStore> {
     entropy: Box<dyn Entropy>,
     disks: Disks,
     is_spread: bool,
-    looked_ns: u64,
+    watch: DiskWatch,
     /// By folder, one above the index of its last file.
     listed: Vec<u32>,
     folders: Vec<Arc<FolderState>>,
@@ -164,7 +165,7 @@ impl<S: FolderStore> Writer<S> {
             entropy: parts.entropy,
             disks: parts.disks,
             is_spread: parts.is_spread,
-            looked_ns: 0,
+            watch: DiskWatch::default(),
             file_bytes: parts.file_bytes,
             sync_interval_ns: parts.sync_interval_ns,
             synced_ns: 0,
@@ -379,30 +380,11 @@ impl<S: FolderStore> Writer<S> {
         self.disks.folder(disk).join(format!("{}-{index:05}.catch", self.state.key.name))
     }
 
-    /// Takes the figures of several disks, looks at them each second, and leaves one that answers
-    /// no more with the file that is being written there.
+    /// Takes the figures of the disks, and leaves one of several that answers no more with the file
+    /// that is being written there.
     fn look_at_disks(&mut self) {
-        if !self.disks.are_several() {
-            return;
-        }
-        for disk in 0..self.files.stores() {
-            let (writes, spare) = (self.files.writes(disk), self.files.store(disk).spare_bytes());
-            self.disks.polled(disk, writes, spare, self.now_ns);
-        }
-        let current = self.files.current.as_ref().map(|file| (file.id, file.written_bytes()));
-        if self.now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
-            self.looked_ns = self.now_ns;
-            for disk in 0..self.files.stores() {
-                match current {
-                    Some((StoreFile { store, id }, written)) if store == disk => {
-                        self.files.store(disk).look(id, written);
-                    }
-                    _ => self.files.store(disk).look_at(self.disks.folder(disk)),
-                }
-            }
-            self.disks.take_pace(self.now_ns);
-        }
-        let Some((StoreFile { store: disk, .. }, _)) = current else { return };
+        self.watch.look(&mut self.files, &mut self.disks, self.now_ns);
+        let Some(disk) = self.files.current.as_ref().map(|file| file.id.store) else { return };
         if self.end != End::No || !self.disks.must_be_left(disk, self.now_ns) {
             return;
         }
@@ -419,9 +401,20 @@ impl<S: FolderStore> Writer<S> {
         self.files.leave();
     }
 
+    /// Says that a disk completes nothing, or no longer so, once all that has completed is known:
+    /// whoever deals the stream its frames has others take them meanwhile.
+    fn look_for_a_hang(&mut self) {
+        let making = self.asked.map(|asked| (asked.disk, asked.since_ns));
+        let when = (making, self.now_ns);
+        if let Some(hang) = self.watch.hang_changed(&self.disks, &self.folders, when) {
+            *self.state.hang.lock() = hang;
+        }
+    }
+
     fn handle_completions(&mut self) -> Result<(), Failed> {
         for (store, completion) in self.files.take_others() {
             let id = StoreFile { store, id: completion.file };
+            self.disks.completed(id, completion.kind);
             match completion.kind {
                 CompletionKind::Write => unreachable!("writes are handled by the jobs"),
                 CompletionKind::Sync => self.synced(id, completion)?,
@@ -474,6 +467,7 @@ impl<S: FolderStore> Writer<S> {
             }
             JobKind::Toc { file_bytes } => {
                 file.attached.finishing_ns = self.now_ns;
+                self.disks.ordered(id, CompletionKind::Finished, self.now_ns);
                 self.files.finish_file(id, FileEnd::Cut(file_bytes));
             }
             JobKind::Locator | JobKind::Abandoned => {}
@@ -489,8 +483,7 @@ impl<S: FolderStore> Writer<S> {
             let reason = format!("cannot sync {}: {error}", file.path.display());
             return Err(Failed { disk: id.store, reason });
         }
-        self.disks.synced(id.store, 0, 1, self.now_ns);
-        self.folders[id.store].syncs();
+        self.folders[id.store].answers();
         if let Some(Syncing { durable, bytes, frames, since_ns }) = syncing {
             self.state.sync.took(self.now_ns.saturating_sub(since_ns));
             if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
@@ -554,7 +547,7 @@ impl<S: FolderStore> Writer<S> {
             // If too many are under way, the next one covers this one, too.
             if self.files.sync(id) {
                 self.files.file(id).attached.syncing = Some(syncing);
-                self.disks.synced(id.store, 1, 0, self.now_ns);
+                self.disks.ordered(id, CompletionKind::Sync, self.now_ns);
             }
         }
         let is_copying = self.frame.as_ref().is_some_and(|(_, column)| column.is_some());
@@ -668,8 +661,12 @@ impl<S: FolderStore> Agent for Writer<S> {
                     }
                 }
                 Ok(Step::Budget) => return Work::again(done + 1),
-                Ok(Step::Ended) => return Work::ended(),
+                Ok(Step::Ended) => {
+                    self.look_for_a_hang();
+                    return Work::ended();
+                }
                 Ok(Step::Wait) => {
+                    self.look_for_a_hang();
                     // Submits what was accepted since the last call.
                     return match self.files.poll() as u64 {
                         0 => Work::until(done, now_ns + IDLE_NS),
@@ -694,7 +691,8 @@ const STEP_BYTES: usize = 16 << 10;
 const RETRY_NS: u64 = 1_000_000_000;
 /// What must be free for a file.
 pub(crate) const ROOM_BYTES: u64 = 64 << 20;
-/// How often several disks are looked at.
-const LOOK_NS: u64 = 1_000_000_000;
 /// The name of a node's place in files that stand in several folders.
 const TARGET: &str = "store";
+
+#[cfg(test)]
+mod tests;

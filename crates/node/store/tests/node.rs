@@ -3,6 +3,7 @@
 
 mod access;
 mod dealt;
+mod generations;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -342,6 +343,24 @@ fn after_each_fault_of_its_disk_a_stream_goes_on_behind_what_was_durable() {
     end(recorder, front_end, 5_000);
     check(&only(&folder.path().join("stored")), 5_000);
     assert!(node.stop().unwrap().disk_faults >= 4);
+}
+
+#[test]
+fn writes_that_are_cut_short_twice_in_a_row_leave_whole_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = FaultControl::default();
+    let plan = FaultPlan { control: control.clone(), ..FaultPlan::default() };
+    // Of each three attempts the first and the second, so that the third ends what these began.
+    let short_writes = (0..10_000).filter(|attempt| attempt % 3 < 2).collect();
+    let mut config = store_config(folder.path(), any());
+    config.disk.faults = Some(FaultPlan { short_writes, ..plan });
+    let node = Node::start(config).unwrap();
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    send(&front_end, 2_000);
+    end(recorder, front_end, 2_000);
+    let done = node.stop().unwrap();
+    assert!(control.writes() > 100 && done.disk_faults == 0, "{done:?}");
+    check(&only(&folder.path().join("stored")), 2_000);
 }
 
 #[test]

@@ -9,10 +9,14 @@
 //! A disk is left, with the file that is being written there, if it is full, fails or is gone, or
 //! if nothing completes on it for a second; it is chosen again after 10 s at the earliest, and
 //! after twice that time whenever it is left again, up to 43 minutes: each new attempt on a disk
-//! that fails may cost frames. With one folder there is no choice, and nothing here has an effect.
+//! that fails may cost frames. With one folder there is no choice; what the disk is waited for is
+//! known all the same.
 
 use std::path::{Path, PathBuf};
 
+use catchment_agent::{CompletionKind, FileId};
+
+use crate::files::StoreFile;
 use crate::jobs::WriteCounts;
 
 /// How long a write, a sync or the making of a file may take on one disk if there is another.
@@ -44,7 +48,8 @@ struct FolderDisk {
     folder: PathBuf,
     spare_bytes: Option<u64>,
     writes: Progress,
-    syncs: Progress,
+    /// Syncs and ends of files that have not completed.
+    ordered: Vec<Ordered>,
     /// Of writes since the speed was last taken.
     busy_ns: u64,
     completed: u64,
@@ -56,12 +61,20 @@ struct FolderDisk {
     left: u32,
 }
 
-/// Operations of one kind.
+/// The writes of a disk.
 #[derive(Debug, Default)]
 struct Progress {
     begun: u64,
     completed: u64,
     /// Since when none has completed although some are under way.
+    since_ns: u64,
+}
+
+/// A sync or an end of a file, and since when it is under way.
+#[derive(Debug)]
+struct Ordered {
+    file: FileId,
+    kind: CompletionKind,
     since_ns: u64,
 }
 
@@ -80,8 +93,9 @@ impl Progress {
         (self.begun, self.completed) = (begun, completed);
     }
 
-    fn is_late(&self, now_ns: u64) -> bool {
-        self.begun > self.completed && now_ns.saturating_sub(self.since_ns) >= STALL_NS
+    /// Since when a write is waited for, if any is.
+    fn waits_since_ns(&self) -> Option<u64> {
+        (self.begun > self.completed).then_some(self.since_ns)
     }
 }
 
@@ -92,7 +106,7 @@ impl Disks {
             folder: folder.clone(),
             spare_bytes: None,
             writes: Progress::default(),
-            syncs: Progress::default(),
+            ordered: Vec::new(),
             busy_ns: 0,
             completed: 0,
             pace: None,
@@ -148,11 +162,26 @@ impl Disks {
         }
     }
 
-    /// Syncs of a disk, begun and ended so far.
-    pub fn synced(&mut self, disk: usize, begun: u64, completed: u64, now_ns: u64) {
-        let syncs = &mut self.disks[disk].syncs;
-        let (begun, completed) = (syncs.begun + begun, syncs.completed + completed);
-        syncs.set(WriteCounts { begun, completed }, now_ns);
+    /// A sync or the end of a file was ordered of its disk.
+    pub fn ordered(&mut self, file: StoreFile, kind: CompletionKind, now_ns: u64) {
+        let one = Ordered { file: file.id, kind, since_ns: now_ns };
+        self.disks[file.store].ordered.push(one);
+    }
+
+    /// It has completed.
+    pub fn completed(&mut self, file: StoreFile, kind: CompletionKind) {
+        let ordered = &mut self.disks[file.store].ordered;
+        if let Some(at) = ordered.iter().position(|one| (one.file, one.kind) == (file.id, kind)) {
+            ordered.swap_remove(at);
+        }
+    }
+
+    /// Since when a disk is waited for, if it is: since no write has completed although some are
+    /// under way, or since the oldest sync or end of a file was ordered, if that is longer.
+    pub fn waits_since_ns(&self, disk: usize) -> Option<u64> {
+        let one = &self.disks[disk];
+        let ordered = one.ordered.iter().map(|ordered| ordered.since_ns);
+        ordered.chain(one.writes.waits_since_ns()).min()
     }
 
     /// A file was closed on a disk.
@@ -160,7 +189,7 @@ impl Disks {
         self.disks[disk].left = 0;
     }
 
-    /// Whether nothing completes on a disk, and there is another one.
+    /// Whether writes or a sync of a disk do not complete, and there is another one.
     pub fn is_stalled(&self, disk: usize, now_ns: u64) -> bool {
         self.are_several() && self.disks[disk].is_late(now_ns)
     }
@@ -217,8 +246,11 @@ impl Disks {
 }
 
 impl FolderDisk {
+    /// The end of a file takes its time on a disk that is well: it is not asked here.
     fn is_late(&self, now_ns: u64) -> bool {
-        self.writes.is_late(now_ns) || self.syncs.is_late(now_ns)
+        let syncs = self.ordered.iter().filter(|one| one.kind == CompletionKind::Sync);
+        let mut since = syncs.map(|sync| sync.since_ns).chain(self.writes.waits_since_ns());
+        since.any(|since_ns| now_ns.saturating_sub(since_ns) >= STALL_NS)
     }
 
     fn recent_pace(&self, now_ns: u64) -> Option<u64> {
@@ -232,6 +264,8 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+    /// A file of the second disk.
+    const FILE: StoreFile = StoreFile { store: 1, id: FileId(7) };
 
     fn disks(spare_bytes: &[u64]) -> Disks {
         let folders: Vec<PathBuf> =
@@ -281,10 +315,33 @@ mod tests {
         assert!(disks.is_stalled(0, 4 * S - 1) && !disks.is_stalled(1, 4 * S));
         assert_eq!(disks.choose(4 * S), 1);
         // A sync, while writes complete.
-        disks.synced(1, 1, 0, 4 * S);
+        disks.ordered(FILE, CompletionKind::Sync, 4 * S);
         assert!(disks.is_stalled(1, 5 * S));
-        disks.synced(1, 0, 1, 5 * S);
+        disks.completed(FILE, CompletionKind::Sync);
         assert!(!disks.is_stalled(1, 6 * S));
+        // The end of a file may take long.
+        disks.ordered(FILE, CompletionKind::Finished, 6 * S);
+        assert!(!disks.is_stalled(1, 60 * S));
+    }
+
+    #[test]
+    fn a_disk_is_waited_for_since_the_oldest_of_what_is_under_way() {
+        let mut disks = disks(&[5_000, 5_000]);
+        let other = StoreFile { id: FileId(8), ..FILE };
+        assert_eq!(disks.waits_since_ns(1), None);
+        disks.polled(1, WriteCounts { begun: 2, completed: 0 }, None, 2 * S);
+        assert_eq!((disks.waits_since_ns(0), disks.waits_since_ns(1)), (None, Some(2 * S)));
+        // Writes get on, and an end of a file and a sync do not.
+        disks.ordered(other, CompletionKind::Finished, 3 * S);
+        disks.ordered(FILE, CompletionKind::Sync, 4 * S);
+        disks.polled(1, WriteCounts { begun: 3, completed: 2 }, None, 5 * S);
+        assert_eq!(disks.waits_since_ns(1), Some(3 * S));
+        disks.completed(other, CompletionKind::Finished);
+        assert_eq!(disks.waits_since_ns(1), Some(4 * S));
+        disks.completed(FILE, CompletionKind::Sync);
+        assert_eq!(disks.waits_since_ns(1), Some(5 * S));
+        disks.polled(1, WriteCounts { begun: 3, completed: 3 }, None, 6 * S);
+        assert_eq!(disks.waits_since_ns(1), None);
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct StoreFaults {
     pub text_errors: u64,
     /// Operations that hang for 5 to 120 s.
     pub hangs: u64,
+    /// Ends of files that do.
+    pub finish_hangs: u64,
     /// Writes that are reported as done, and of which sectors are missing.
     pub torn_writes: u64,
     /// Writes that are reported as done, and are somewhere else in the file.
@@ -294,15 +296,24 @@ impl MemoryStore {
 
     /// When an operation completes that begins now.
     fn due_ns(&mut self, longest_ns: u64) -> u64 {
+        let hangs = self.watch.faults().hangs;
+        self.due_unless_hung_ns(longest_ns, hangs)
+    }
+
+    /// The same, where so many of a million hang.
+    fn due_unless_hung_ns(&mut self, longest_ns: u64, hangs: u64) -> u64 {
         let mut took_ns = self.chance.below(longest_ns + 1);
-        if self.happens(StoreFault::Hang, self.watch.faults().hangs, 0) {
+        if self.happens(StoreFault::Hang, hangs, 0) {
             took_ns = HANG_NS.start + self.chance.below(HANG_NS.end - HANG_NS.start);
         }
         self.clock.now_ns() + took_ns
     }
 
     fn begin(&mut self, completion: Completion, rest: (Option<MemoryBuffer>, Option<FileEnd>)) {
-        let mut due_ns = self.due_ns(self.times.operation_ns_max);
+        let faults = self.watch.faults();
+        let hangs =
+            if rest.1.is_some() { faults.hangs.max(faults.finish_hangs) } else { faults.hangs };
+        let mut due_ns = self.due_unless_hung_ns(self.times.operation_ns_max, hangs);
         self.order += 1;
         let (order, (buffer, end)) = (self.order, rest);
         let write_errors = self.watch.faults().write_errors;

@@ -509,6 +509,7 @@ pub(crate) fn store(case: &Case, purpose: &str) -> StoreTimes {
         finish_errors: rate(Fault::FinishError, 200_000),
         text_errors: rate(Fault::TextError, 300_000),
         hangs: rate(Fault::Hang, 2_000),
+        finish_hangs: 0,
         torn_writes: rate(Fault::Torn, 30_000),
         misdirected_writes: rate(Fault::Misdirected, 30_000),
         full_ns: None,

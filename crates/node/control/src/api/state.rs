@@ -256,6 +256,10 @@ pub struct TargetFolder {
     pub free_bytes: Option<u64>,
     /// Why its disk was left; it is tried again later.
     pub away: Option<String>,
+    /// For how long its disk is waited for: since no write has completed although some are under
+    /// way, or since the oldest sync or end of a file that is under way was ordered, if that is
+    /// longer; 0 if nothing is under way.
+    pub waits_seconds: f64,
 }
 
 /// The spill of a target.

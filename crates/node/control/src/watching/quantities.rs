@@ -53,7 +53,7 @@ const STREAM: [(&str, &str); 2] = [
 
 const QUEUE: [(&str, &str); 1] = [("fill", "How full a queue or pool is, 0 to 1.")];
 
-const TARGET: [(&str, &str); 2] = [
+const TARGET: [(&str, &str); 4] = [
     (
         "fault",
         "1 while a target cannot write its files, or its storage node refuses them, otherwise 0; of \
@@ -64,6 +64,12 @@ const TARGET: [(&str, &str); 2] = [
         "1 while a target's storage node takes nothing and frames wait in memory, otherwise 0; of \
          the same.",
     ),
+    (
+        "waits_seconds",
+        "For how long writes, a sync or the end of a file in a folder of a required target have not \
+         completed; of `NAME (FOLDER)`.",
+    ),
+    ("best_effort_waits_seconds", "The same, of a target that is best effort."),
 ];
 
 const SPILL: [(&str, &str); 1] = [(

@@ -39,6 +39,8 @@ pub(super) fn read(
     for spill in moment.spills {
         table.set_of("spill", &spill.target, "frames_lost", spill.frames_lost as f64);
     }
+    // Also of a run that has ended: a target that it did not wait for may still have its disk hang.
+    read_waits(table, moment);
     let Some(snapshot) = moment.snapshot.filter(|_| moment.run.is_some()) else { return };
     let counts = &snapshot.counts;
     table.set("rows_recorded", (counts.events_recorded + counts.slices_recorded) as f64);
@@ -70,6 +72,17 @@ pub(super) fn read(
     }
     let since_ns = moment.run.map_or(0, |(_, started)| moment.now_ns.saturating_sub(started));
     read_sources(table, snapshot, sources, since_ns);
+}
+
+/// Adds for how long the disk of each folder of a target is waited for.
+fn read_waits(table: &mut ReadingTable, moment: &Moment<'_>) {
+    for target in moment.snapshot.iter().flat_map(|snapshot| &snapshot.targets) {
+        let name = if target.required { "waits_seconds" } else { "best_effort_waits_seconds" };
+        for folder in &target.folders {
+            let thing = format!("{} ({})", target.name, folder.path.display());
+            table.set_of("target", &thing, name, targets::waits_seconds(folder, moment.now_ns));
+        }
+    }
 }
 
 /// Adds how far the machine's clock is off, where that is known.

@@ -17,7 +17,7 @@ use crate::api;
 use crate::front_ends::{FRONT_ENDS, OUTSIDE};
 use crate::shared::{NodeShared, Shared, View};
 use crate::watching::quantities::known_quantities;
-use crate::watching::targets::{OF_TARGET, buffers};
+use crate::watching::targets::{OF_TARGET, buffers, waits_seconds};
 
 /// A metric.
 struct Metric {
@@ -297,6 +297,14 @@ const METRICS: &[Metric] = metrics! {
             let path = folder.path.display().to_string();
             let labels = [("target", &*target.name), ("folder", &*path)];
             out.put(&labels, f64::from(folder.away.is_some()));
+        };
+    "catchment_target_folder_waits_seconds", "gauge", "target, folder",
+        "For how long writes, a sync or the end of a file in a folder have not completed; 0 if none \
+         is under way.",
+        |_, view, out| for (target, folder) in folders(view) {
+            let path = folder.path.display().to_string();
+            let labels = [("target", &*target.name), ("folder", &*path)];
+            out.put(&labels, waits_seconds(folder, utc_now().0));
         };
     "catchment_target_node_durable_frames_total", "counter", "target, node",
         "Frames that a storage node of a target has acknowledged as durable in this run, or in the \

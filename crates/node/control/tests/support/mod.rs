@@ -10,6 +10,7 @@ use catchment_control::{
     Configuration, ConfigurationFault, Configure, LogFormat, LogLevel, Logs, Node, NodeError, Rule,
     Settings, Start, TokenFile, own_folder,
 };
+use catchment_disk::FaultPlan;
 use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatedSource, EmulatorConfig, LinkEmulatorConfig,
 };
@@ -31,6 +32,8 @@ pub struct Fixed {
     pub trends: bool,
     pub links: Vec<LinkConfig>,
     pub targets: Vec<TargetConfig>,
+    /// Of the disks of targets.
+    pub faults: Option<FaultPlan>,
     /// Channels of which the first link is emulated.
     pub emulated: Vec<EmulatedChannel>,
     /// Whether the sources are elsewhere, and not emulated.
@@ -49,6 +52,7 @@ impl Fixed {
             trends: false,
             links: Vec::new(),
             targets: Vec::new(),
+            faults: None,
             emulated: Vec::new(),
             elsewhere: false,
         }
@@ -102,6 +106,7 @@ impl Configure for Fixed {
         recorder.memory_bytes = 256 << 20;
         recorder.write.buffer_bytes = 1 << 20;
         recorder.write.preallocate_bytes = 4 << 20;
+        recorder.write.faults.clone_from(&self.faults);
         recorder.frame.time_ns = 20_000_000;
         recorder.frame.duration_ns = 1_000_000_000;
         recorder.links.clone_from(&self.links);

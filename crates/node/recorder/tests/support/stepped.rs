@@ -145,6 +145,10 @@ impl Stepped {
         self.observer.snapshot()
     }
 
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
     /// One entry of the ledger, of all sources.
     pub fn count(&self, entry: Entry) -> u64 {
         self.snapshot().ledger.total()[entry]

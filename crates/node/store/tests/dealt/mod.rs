@@ -100,6 +100,44 @@ fn a_node_that_ends_is_left_out_and_takes_part_again_when_it_is_back() {
 }
 
 #[test]
+fn a_node_whose_only_disk_hangs_is_left_out_and_takes_part_again_when_the_disk_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = start(folder.path(), NODES[0], any());
+    let control = FaultControl::default();
+    let mut config = store_config(&folder.path().join(NODES[1]), any());
+    config.disk.faults = Some(FaultPlan { control: control.clone(), ..FaultPlan::default() });
+    let two = Node::start(config).unwrap();
+    let addresses = [one.address(), two.address()];
+    let (recorder, front_end) = recorder(folder.path(), vec![shared(&addresses)]);
+    send_to(&front_end, 12_000, |allowed| {
+        wait_while(|| !shares(&recorder).iter().all(|node| node.is_connected));
+        allowed.store(2_000, Relaxed);
+        wait_while(|| shares(&recorder)[1].frames_durable == 0);
+        control.stall(true);
+        allowed.store(6_000, Relaxed);
+        let waits =
+            |node: &NodeShare| node.away.as_ref().is_some_and(|(_, why)| why.contains("can write"));
+        wait_while(|| !waits(&shares(&recorder)[1]));
+        let trouble = two.snapshot().streams[0].trouble.clone().expect("the node says why");
+        assert!(trouble.contains("has not completed a write, a sync or a close"), "{trouble}");
+        // What it has not acknowledged is durable elsewhere.
+        wait_durable(&front_end, 6_000);
+        let before = shares(&recorder)[1].frames_durable;
+        control.stall(false);
+        // The first frame that is durable there shows that it is back.
+        allowed.store(10_000, Relaxed);
+        wait_while(|| {
+            allowed.fetch_add(1, Relaxed);
+            shares(&recorder)[1].frames_durable == before
+        });
+    });
+    end(recorder, front_end, 12_000);
+    let nodes = [one, two].map(|node| node.stop().unwrap());
+    check_both(folder.path(), 12_000);
+    assert!(nodes.iter().all(|node| node.faults == 0 && node.frames_unfit == 0), "{nodes:?}");
+}
+
+#[test]
 fn a_run_ends_without_a_node_that_is_gone_and_nothing_of_it_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let [one, two] = NODES.map(|name| start(folder.path(), name, any()));

@@ -163,6 +163,37 @@ fn a_node_whose_disk_is_full_is_spilled_for_until_it_has_room() {
 }
 
 #[test]
+fn a_node_whose_disk_makes_nothing_durable_is_spilled_for_until_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = FaultControl::default();
+    let plan = FaultPlan { control: control.clone(), seed: 3, ..FaultPlan::default() };
+    let mut config = store_config(folder.path(), any());
+    config.disk.faults = Some(FaultPlan { short_writes_per_million: 200_000, ..plan });
+    let node = Node::start(config).unwrap();
+    let target = spilling(node.address(), folder.path(), 1 << 30);
+    let (recorder, front_end) = recorder(folder.path(), vec![target.clone()]);
+    send_to(&front_end, 4_000, |allowed| {
+        allowed.store(1_000, Relaxed);
+        wait_durable(&front_end, 1_000);
+        // What is written is cut off again each time.
+        control.fail_syncs(Some(libc::EIO));
+        control.fail_finishes(Some(libc::EIO));
+        allowed.store(3_000, Relaxed);
+        wait_durable(&front_end, 3_000);
+        let spill = recorder.snapshot().targets[0].spill.unwrap();
+        assert!(spill.frames_waiting > 0 && node.snapshot().disk_faults > 0, "{spill:?}");
+        control.fail_syncs(None);
+        control.fail_finishes(None);
+    });
+    end(recorder, front_end, 4_000);
+    let forwarding = forwarding(&target);
+    wait_while(|| !is_empty(folder.path()));
+    check(&only(&folder.path().join("stored")), 4_000);
+    assert_eq!(state(&forwarding).counts.frames_lost, 0);
+    node.stop().unwrap();
+}
+
+#[test]
 fn a_spill_that_is_full_is_no_spill_and_nothing_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let address = free();

@@ -267,7 +267,10 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
         let are_shown = targets.is_some_and(|all| all.len() > 1);
         for target in targets.into_iter().flatten() {
             let several = |key: &str| target[key].as_array().filter(|all| all.len() > 1);
-            let (folders, nodes) = (several("folders"), several("nodes"));
+            // One folder is named while its disk is waited for.
+            let folders = target["folders"].as_array();
+            let folders = folders.filter(|all| all.len() > 1 || all.iter().any(waits));
+            let nodes = several("nodes");
             if are_shown || folders.is_some() || nodes.is_some() {
                 out.say(target_line(target))?;
             }
@@ -297,7 +300,19 @@ fn folder_line(folder: &Value) -> String {
         None if folder["is_current"] == true => ", written now".into(),
         None => String::new(),
     };
-    format!("  {path}: {free} free{state}")
+    let waits = match waits(folder) {
+        true => {
+            let seconds = folder["waits_seconds"].as_f64().unwrap_or_default();
+            format!(", a write, a sync or a close has not completed for {seconds:.0} s")
+        }
+        false => String::new(),
+    };
+    format!("  {path}: {free} free{state}{waits}")
+}
+
+/// Whether a folder's disk is waited for, longer than is usual.
+fn waits(folder: &Value) -> bool {
+    folder["waits_seconds"].as_f64().is_some_and(|seconds| seconds >= 1.0)
 }
 
 /// One of a target's storage nodes: what it has, what it has yet to acknowledge, and whether it

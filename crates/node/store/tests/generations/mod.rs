@@ -1,0 +1,322 @@
+//! A sender that says what a test tells it to, message by message: which of several writers of a
+//! stream is heard, and what becomes of a frame that comes twice.
+
+use catchment_fixtures::hadtu_sources;
+use catchment_frame::{EntryNames, FileHeader, FileReader, FrameKind, Numbering, Schema};
+use catchment_model::RunId;
+use catchment_wire::session::{
+    Attach, Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection, Control, Encoder, Fields,
+    Grant, Hello, Log, Logs, Ping, Preamble, Release, Service, Stage, Text, Welcome, parse,
+};
+use catchment_wire::storage_link::{Close, Data, End, Frame, Open, StreamGrant, StreamLog};
+
+use super::*;
+
+const RUN: [u8; 16] = [7; 16];
+const NAME: &str = "run";
+
+/// A session of the stream, with its connections.
+struct Sender {
+    control: TcpStream,
+    data: Option<TcpStream>,
+    received: Vec<u8>,
+    /// Messages read and written of control, and written of data.
+    read: u32,
+    written: u32,
+    items: u32,
+    welcome: Option<Welcome>,
+    grant: Option<Grant>,
+    bye: Option<Bye>,
+    /// What was said to be taken and durable last.
+    taken: u64,
+    durable: u64,
+}
+
+fn preamble(connection: Connection) -> [u8; 16] {
+    Preamble {
+        session_min: 1,
+        session_max: 1,
+        service: Service::Storage,
+        service_min: 1,
+        service_max: 1,
+        connection,
+    }
+    .encode()
+}
+
+impl Sender {
+    /// Says hello as that session, which was granted that generation before and holds frames below
+    /// `made`. Reads until it is granted one, or refused.
+    fn connect(address: SocketAddr, session: u64, generation: u64, made: u64) -> Self {
+        let hello = Hello {
+            session,
+            run: RUN,
+            features: 0,
+            buffer_bytes: 1 << 20,
+            skew_bytes: 0,
+            buffer_ms: 0,
+            log_count: 1,
+            data_connections: 1,
+            release: Release::Durable,
+            flags: 0,
+            stage: Stage::None,
+            stage_run: 0,
+            command: 0,
+            name: Text::new(NAME).unwrap(),
+            program: Text::new("test").unwrap(),
+        };
+        let mut service = [0; 40];
+        StreamLog { stream: 0, variant: 0, generation, flags: 0 }.write(&mut service);
+        let name = Text::new("").unwrap();
+        let log = Log { log: 0, connection: 0, first: 0, made, service, name };
+        let mut sender = Self {
+            control: TcpStream::connect(address).unwrap(),
+            data: None,
+            received: Vec::new(),
+            read: 0,
+            written: 0,
+            items: 0,
+            welcome: None,
+            grant: None,
+            bye: None,
+            taken: 0,
+            durable: 0,
+        };
+        sender.control.write_all(&preamble(Connection::Control)).unwrap();
+        sender.say(|out, number| Encoder::begin(out, number, &hello).finish("", &[]));
+        sender.say(|out, number| {
+            let mut logs = Encoder::begin(out, number, &Logs {});
+            assert!(logs.push(&log));
+            logs.finish("", &[])
+        });
+        let mut answer = [0; 16];
+        sender.control.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, preamble(Connection::Control));
+        sender.read_until(|one| one.grant.is_some() || one.bye.is_some());
+        sender
+    }
+
+    /// The same, until its stream has a writer and nobody else is heard.
+    fn admitted(address: SocketAddr, session: u64, generation: u64, made: u64) -> Self {
+        loop {
+            let sender = Self::connect(address, session, generation, made);
+            match sender.refused() {
+                Some(ByeReason::LATER | ByeReason::NAME_IN_USE) => {}
+                other => {
+                    assert_eq!(other, None);
+                    return sender;
+                }
+            }
+        }
+    }
+
+    fn refused(&self) -> Option<ByeReason> {
+        self.bye.map(|bye| bye.reason)
+    }
+
+    fn generation(&self) -> u64 {
+        let grant = self.grant.expect("it was granted one");
+        StreamGrant::read(&grant.service).unwrap().generation
+    }
+
+    fn say(&mut self, encode: impl FnOnce(&mut [u8], u32) -> usize) {
+        let mut message = vec![0; CONTROL_BYTES_MAX as usize];
+        let bytes = encode(&mut message, self.written);
+        self.written += 1;
+        self.control.write_all(&message[..bytes]).unwrap();
+    }
+
+    fn send(&mut self, message: &Data<'_>) {
+        let mut out = vec![0; 1 << 16];
+        let bytes = message.encode(self.items, &mut out);
+        self.items += 1;
+        self.data.as_ref().expect("it is attached").write_all(&out[..bytes]).unwrap();
+    }
+
+    /// Opens the data connection, and describes the stream's files.
+    fn attach(&mut self, address: SocketAddr) {
+        let Welcome { session, ticket, .. } = self.welcome.expect("it is welcome");
+        let mut data = TcpStream::connect(address).unwrap();
+        data.write_all(&preamble(Connection::Data)).unwrap();
+        self.data = Some(data);
+        self.send(&Data::Attach(Attach { session, ticket, connection: 0 }));
+        let header = header();
+        let open = Open { log: 0, header_bytes: header.len() as u32, offset: 0 };
+        self.send(&Data::Open(open, &header));
+    }
+
+    /// Sends a frame without columns, which stands for one that was not kept.
+    fn frame(&mut self, sequence: u64, generation: u64) {
+        let frame = Frame {
+            log: 0,
+            kind: FrameKind::SKIPPED.number(),
+            flags: 0,
+            sequence,
+            generation,
+            rows: 1,
+            time_first_ns: 0,
+            time_last_ns: 0,
+            key_first: 0,
+            key_last: 0,
+            first_slice: 0,
+            slice_count: 0,
+            epoch: 0,
+            columns_max: 0,
+            item: 0,
+            numbers: 1,
+            bytes_max: 0,
+        };
+        self.send(&Data::Frame(frame));
+        self.send(&Data::End(End { log: 0, columns: 0, sequence }, &[]));
+    }
+
+    fn read_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        while !is_so(self) {
+            let Some(message) = parse(&self.received, self.read, CONTROL).unwrap() else {
+                let mut bytes = [0; 4_096];
+                let count = self.control.read(&mut bytes).unwrap();
+                assert!(count > 0, "control ended");
+                self.received.extend_from_slice(&bytes[..count]);
+                continue;
+            };
+            let used = message.used;
+            match Control::read(&message).unwrap().unwrap() {
+                Control::Welcome(welcome) => self.welcome = Some(welcome),
+                Control::Grants(grants) => self.grant = grants.iter().next(),
+                Control::Positions(_, logs) => {
+                    for log in logs.iter() {
+                        (self.taken, self.durable) = (log.taken, log.durable);
+                    }
+                }
+                Control::Bye(bye, _) => self.bye = Some(bye),
+                other => panic!("{other:?}"),
+            }
+            self.read += 1;
+            self.received.drain(..used);
+        }
+    }
+
+    /// Pings until it is told that items below that number are durable.
+    fn wait_durable(&mut self, items: u64) {
+        while self.durable < items {
+            self.say(|out, number| {
+                Encoder::begin(out, number, &Ping { cookie: 1 }).finish("", &[])
+            });
+            let read = self.read;
+            self.read_until(|one| one.read > read);
+        }
+    }
+}
+
+fn header() -> Vec<u8> {
+    FileHeader {
+        run: RunId(RUN),
+        run_number: 1,
+        file_index: 0,
+        file_id: 0,
+        created_ns: 0,
+        writer: String::new(),
+        config: String::new(),
+        emulated: false,
+        schema: Schema::events(hadtu_sources(1, |_| true)).into(),
+        ledger_entries: EntryNames::default(),
+        locator: true,
+        numbering: Numbering::Run,
+        variant: 0,
+        target: None,
+        part: None,
+        stream: 0,
+        epoch: 0,
+        superseded: Vec::new(),
+        base: None,
+    }
+    .encode()
+}
+
+/// The numbers of the frames that the node has, in its order, of all its files.
+fn stored(folder: &Path) -> Vec<u64> {
+    let folder = folder.join("stored").join(NAME);
+    assert!(verify(&Run::open(&folder).unwrap(), |_| {}).is_intact());
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|found| found == "catch")).collect();
+    files.sort();
+    let mut numbers = Vec::new();
+    for file in files {
+        let reader = FileReader::open(std::fs::read(file).unwrap()).unwrap();
+        numbers.extend(reader.frames().iter().map(|frame| frame.info.sequence));
+    }
+    numbers
+}
+
+#[test]
+fn a_frame_that_comes_again_is_counted_and_stored_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let mut sender = Sender::admitted(node.address(), 1, 0, 4);
+    let generation = sender.generation();
+    sender.attach(node.address());
+    for sequence in [0, 1, 0, 1, 2] {
+        sender.frame(sequence, generation);
+    }
+    sender.wait_durable(3);
+    // What is durable is a repeat, too: it may come over another connection.
+    drop(sender);
+    let mut sender = Sender::admitted(node.address(), 1, generation, 4);
+    assert_eq!(sender.grant.unwrap().next, 3);
+    sender.attach(node.address());
+    for sequence in [1, 2] {
+        sender.frame(sequence, generation);
+    }
+    sender.send(&Data::Close(Close { log: 0, sequence: 3 }));
+    sender.wait_durable(4);
+    drop(sender);
+    let counts = node.stop().unwrap();
+    assert_eq!((counts.frames_taken, counts.frames_repeated), (3, 4));
+    assert_eq!((counts.faults, counts.frames_unfit), (0, 0));
+    assert_eq!(stored(folder.path()), [0, 1, 2]);
+}
+
+#[test]
+fn the_older_of_two_writers_of_a_stream_is_refused_also_by_a_node_that_was_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let address = node.address();
+    let mut older = Sender::admitted(address, 1, 0, 8);
+    let old = older.generation();
+    older.attach(address);
+    older.frame(0, old);
+    older.wait_durable(1);
+    drop(older);
+    // The recorder was started again, and knows of no generation.
+    let mut newer = Sender::admitted(address, 2, 0, 8);
+    let new = newer.generation();
+    assert!(new > old && newer.grant.unwrap().next == 1, "{new} {old}");
+    newer.attach(address);
+    newer.frame(1, new);
+    newer.wait_durable(2);
+    // The one that was believed dead says hello, while the other one is there.
+    assert_eq!(Sender::connect(address, 1, old, 8).refused(), Some(ByeReason::SUPERSEDED));
+    newer.frame(2, new);
+    newer.wait_durable(3);
+    // A frame of it is none that can be taken, over whatever connection.
+    newer.frame(3, old);
+    newer.read_until(|one| one.bye.is_some());
+    assert_eq!(newer.refused(), Some(ByeReason::MALFORMED));
+    drop(newer);
+    let counts = node.stop().unwrap();
+    assert_eq!((counts.frames_superseded, counts.frames_taken), (1, 3));
+    assert_eq!(counts.refusals.get("superseded"), Some(&1), "{:?}", counts.refusals);
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    let refused = || match Sender::connect(address, 1, old, 8).refused() {
+        Some(ByeReason::LATER) => None,
+        other => Some(other),
+    };
+    let answer = std::iter::repeat_with(refused).find_map(|answer| answer).unwrap();
+    assert_eq!(answer, Some(ByeReason::SUPERSEDED));
+    let newest = Sender::admitted(address, 3, 0, 8);
+    assert!(newest.generation() > new);
+    drop(newest);
+    node.stop().unwrap();
+    assert_eq!(stored(folder.path()), [0, 1, 2]);
+}
