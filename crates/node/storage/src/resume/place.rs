@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
-    FILE_LIST_NAME, FileList, FrameInfo, FrameKind, FrameSummary, Position, Positions,
+    FILE_LIST_NAME, FileHeader, FileList, FrameInfo, FrameKind, FrameSummary, Position, Positions,
     close_behind, frame_ledger, verify_frame,
 };
 use catchment_model::{Entry, Ledger};
@@ -49,6 +49,8 @@ pub(super) struct Place {
     /// kept.
     items: Option<u64>,
     retained: Vec<usize>,
+    /// Of a required one: the damaged frame at its end, if there is one.
+    pub(super) damaged: Option<String>,
 }
 
 impl Place {
@@ -94,11 +96,23 @@ impl Place {
             end,
             items,
             retained: Vec::new(),
+            damaged: None,
         })
     }
 
+    /// The header of a required one's first file.
+    pub(super) fn header(&self) -> &FileHeader {
+        self.files[0].reader.header()
+    }
+
+    /// Where it is, for people.
+    pub(super) fn shown(&self) -> String {
+        let folder = self.files.last().and_then(|file| file.path.parent());
+        folder.map_or(String::new(), |folder| folder.display().to_string())
+    }
+
     /// All frames, in the order of the files.
-    fn frames(&self) -> impl Iterator<Item = ((usize, usize), &FrameSummary)> {
+    pub(super) fn frames(&self) -> impl Iterator<Item = ((usize, usize), &FrameSummary)> {
         self.files.iter().enumerate().flat_map(|(file, found)| {
             let frames = found.reader.frames().iter().enumerate();
             frames.map(move |(index, frame)| ((file, index), frame))
@@ -107,26 +121,30 @@ impl Place {
 
     /// Finds the end of the frames of a required place that follow each other and are whole, from
     /// `synced` on.
-    pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) -> u64 {
+    pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) {
         if self.items.is_some() {
             (self.items, self.retained) = self.find_items();
             self.end = u64::MAX;
-            return self.end;
+            return;
         }
-        let mut end = synced;
+        let (mut end, mut damaged) = (synced, None);
         for ((file, index), FrameSummary { info, .. }) in self.frames() {
             let (first, last) = info.numbers();
             if last < end || before.has(info) {
                 continue;
             }
             let found = &self.files[file];
-            if first > end || !self.is_listed(found) && is_bad(found, index) {
+            if first > end {
+                break;
+            }
+            if !self.is_listed(found) && is_bad(found, index) {
+                let path = found.path.display();
+                damaged = Some(format!("frame {first} in {path} cannot be read as a whole"));
                 break;
             }
             end = last.saturating_add(1);
         }
-        self.end = end;
-        end
+        (self.end, self.damaged) = (end, damaged);
     }
 
     /// How many frames a part of a target has without a gap, and how many of each file those are.
@@ -337,12 +355,12 @@ impl Found {
 }
 
 /// A file, and what is kept of it.
-struct Kept {
-    found: Found,
+pub(super) struct Kept {
+    pub(super) found: Found,
     /// How many of its frames.
-    frames: usize,
+    pub(super) frames: usize,
     /// The sum of what these count; none if the file is closed and loses none.
-    sum: Option<Ledger>,
+    pub(super) sum: Option<Ledger>,
 }
 
 impl Kept {
@@ -363,7 +381,7 @@ impl Kept {
 
     /// Cuts the file behind the frames that are kept and closes it; one that is closed and loses
     /// none stays as it is. Returns its length.
-    fn close(
+    pub(super) fn close(
         self,
         synced: u64,
         total: &Ledger,
