@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use catchment_frame::{FrameInfo, FrameKind, Origin, Position, Positions, Superseded};
 use catchment_model::{Entry, Ledger, SourceLedger};
-use catchment_storage::Resumable;
+use catchment_storage::{CaughtUp, Resumable};
 
 use crate::config::RecorderConfig;
 use crate::target_config::Variant;
@@ -51,6 +51,8 @@ pub(crate) struct TargetBeginning {
     pub(crate) frames: u64,
     pub(crate) events: u64,
     pub(crate) bytes: u64,
+    /// Those that were copied to it from another target when the run was found.
+    pub(crate) caught_up: CaughtUp,
 }
 
 /// What the first of a target's new files says, and those behind it.
@@ -75,6 +77,7 @@ impl Beginning {
             frames: 0,
             events: 0,
             bytes: 0,
+            caught_up: CaughtUp::default(),
         };
         Self {
             stream: 0,
@@ -117,6 +120,7 @@ impl Beginning {
             target.files = FileBeginning { index, epoch, superseded };
             target.paths.clone_from(&place.files);
             target.left_out.clone_from(&place.left_out);
+            target.caught_up = place.caught_up;
             (target.frames, target.events, target.bytes) =
                 (place.frames, place.events, place.bytes);
         }

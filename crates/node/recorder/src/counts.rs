@@ -72,6 +72,11 @@ counters! {
     frames_recorded,
     /// Bytes of the files' frames and headers.
     bytes_written,
+    /// Frames that a target lacked when the run went on after a recorder's death, and that were
+    /// copied to it from another one.
+    frames_caught_up,
+    /// Bytes of the files with these.
+    bytes_caught_up,
     /// Writes to the run's files that were begun.
     writes_begun,
     /// Writes to the run's files that have completed.

@@ -3,11 +3,11 @@
 //! Each target publishes the positions of its settled frames (`settlement.rs`): about one call per
 //! sync. Of a source the position counts that the slowest of the required targets has which get its
 //! data, up to the last frame that is settled in every required target: a run whose recorder dies
-//! goes on behind that one, whatever the others have. A required target that keeps nothing
-//! publishes frames as it gets them: recorded is as good as durable there. Of a source whose data
-//! no required target gets, what was cut into a frame or counted out is durable: nobody promises
-//! more. Readers and writers hold a lock for some copies of numbers; no frame or fragment waits for
-//! them.
+//! goes on behind that one where the others' frames cannot be copied. A required target that keeps
+//! nothing publishes frames as it gets them: recorded is as good as durable there. Of a source
+//! whose data no required target gets, what was cut into a frame or counted out is durable: nobody
+//! promises more. Readers and writers hold a lock for some copies of numbers; no frame or fragment
+//! waits for them.
 
 use catchment_frame::Position;
 use catchment_model::SourceId;

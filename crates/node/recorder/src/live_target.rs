@@ -62,6 +62,8 @@ impl LiveTarget {
         counters.frames_recorded.store(begins.frames, Relaxed);
         counters.events_recorded.store(begins.events, Relaxed);
         counters.bytes_written.store(begins.bytes, Relaxed);
+        counters.frames_caught_up.store(begins.caught_up.frames, Relaxed);
+        counters.bytes_caught_up.store(begins.caught_up.bytes, Relaxed);
         let ledger = LiveLedger::new(begins.ledger.sources.len());
         ledger.add_all(&begins.ledger);
         let addresses = target.place.node().into_iter().flat_map(|node| &node.addresses);

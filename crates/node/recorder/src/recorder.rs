@@ -224,7 +224,10 @@ impl Recorder {
         }
         let live = Arc::new(Live::begin(&config, Beginning::of(&config, from)));
         let warnings = config.lowered().into_iter().chain(config.warnings());
-        warnings.for_each(|warning| live.warn_once(warning));
+        let cut_off = from.and_then(|from| from.cut_off.as_ref()).map(|why| {
+            format!("frames that a target had before its recorder's death are cut off: {why}")
+        });
+        warnings.chain(cut_off).for_each(|warning| live.warn_once(warning));
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let mut sockets = Sockets::new(&config, &live);

@@ -2,6 +2,7 @@
 
 mod alignment;
 mod bad_data;
+mod caught_up;
 mod channel_sessions;
 mod channels;
 mod commands;

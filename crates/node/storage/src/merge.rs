@@ -19,8 +19,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, Dtype, FrameInfo, FrameKind, Origin, decode_ledger,
-    encode_channel_increment, encode_ledger_increment, frame_ledger, is_derived, unqualified,
+    ColumnEntry, ColumnKind, FrameInfo, FrameKind, Origin, decode_ledger, frame_ledger,
 };
 use catchment_model::{Entry, Ledger, SourceLedger};
 
@@ -29,11 +28,11 @@ use crate::base;
 use crate::copies::Location;
 use crate::error::StorageError;
 use crate::folders::{self, MissingFrames, OF_FRAME};
+use crate::frame_copy::{FrameCopy, increments_column, lesser, only_of_frame, split};
 use crate::frame_index;
 use crate::left_out::LeftOut;
 use crate::merge_trends::{Closing, merge_trends};
 use crate::open::{FileProblem, RunFile, index_of_name};
-use crate::parallel;
 use crate::reframe::Done;
 use crate::run::Run;
 use crate::write::{Ending, NewRun, RunWriter, WriteOptions, WriteReport, unwritable};
@@ -236,14 +235,6 @@ struct Merger<'a> {
     copies_left: u64,
 }
 
-/// A copy of a frame, checked.
-struct Copy {
-    /// Its columns as they are stored, except for the increments.
-    columns: Vec<(ColumnEntry, Vec<u8>)>,
-    /// What it counts: by its columns, and in its increments.
-    counts: Ledger,
-}
-
 impl<'a> Merger<'a> {
     fn new(run: &'a Run, writer: RunWriter) -> Result<Self, StorageError> {
         let by_number = folders::are_by_number(run.run_files());
@@ -265,7 +256,7 @@ impl<'a> Merger<'a> {
         self.copies_left += item.copies.len() as u64 - 1;
         let (mut read, mut errors) = (None, Vec::new());
         for &(file, index) in &item.copies {
-            match copy_of(&files[file], index) {
+            match copy_in(&files[file], index) {
                 Ok(copy) => {
                     read = Some(((file, index), copy));
                     break;
@@ -348,12 +339,12 @@ impl<'a> Merger<'a> {
         if let Some(left) = &mut self.left {
             let sources = left.sources.iter_mut().zip(&by_columns.sources);
             for ((left, by_columns), increments) in sources.zip(&mut increments.sources) {
-                // The lesser of both.
-                *increments = increments.since(&increments.since(left));
+                *increments = lesser(increments, left);
                 *left = left.since(increments).since(by_columns);
             }
         }
-        if let Some(column) = self.increments_column(info.kind, &increments)? {
+        let schema = &self.run.header().schema;
+        if let Some(column) = increments_column(schema, info.kind, &increments)? {
             columns.insert(0, column);
         }
         let mut counts = by_columns;
@@ -361,40 +352,6 @@ impl<'a> Merger<'a> {
         let next = self.next.entry(info.origin.stream).or_default();
         *next = (*next).max(info.numbers().1.saturating_add(1));
         self.writer.copy(info, &columns, &counts)
-    }
-
-    /// The column of a frame's increments; none if it counts nothing.
-    fn increments_column(
-        &self,
-        kind: FrameKind,
-        increments: &Ledger,
-    ) -> Result<Option<(ColumnEntry, Vec<u8>)>, StorageError> {
-        let mut records = Vec::new();
-        match kind {
-            FrameKind::Events => encode_ledger_increment(increments, &mut records),
-            _ => encode_channel_increment(increments, &mut records),
-        }
-        if records.is_empty() {
-            return Ok(None);
-        }
-        let schema = &self.run.header().schema;
-        let id = schema.column(None, &ColumnKind::LedgerIncrement);
-        let id = id.ok_or_else(|| unwritable("the ledger", "the schema has no column for it"))?;
-        let bytes = records.len() as u64;
-        let entry = ColumnEntry {
-            id,
-            codec: Codec::None,
-            dtype: Dtype::Record,
-            flags: 0,
-            crc32c: 0,
-            offset: 0,
-            stored_bytes: bytes,
-            raw_bytes: bytes,
-            rows: bytes / LEDGER_RECORD_BYTES,
-            start_ns: 0,
-            first_sample: 0,
-        };
-        Ok(Some((entry, records)))
     }
 
     /// The increments of a frame; nothing if they cannot be read, as an audit counts then.
@@ -451,6 +408,7 @@ impl<'a> Merger<'a> {
     /// others' in one of events.
     fn write_rest(&mut self) -> Result<(), StorageError> {
         let Some(mut rest) = self.left.take() else { return Ok(()) };
+        let schema = &self.run.header().schema;
         let links: HashSet<usize> =
             self.run.channels().iter().filter_map(|one| Some(one.source? as usize)).collect();
         let mut of_links = Ledger::new(rest.sources.len());
@@ -461,7 +419,7 @@ impl<'a> Merger<'a> {
         let mut next = next;
         for (kind, rest) in [(FrameKind::Channels, of_links), (FrameKind::Events, rest)] {
             let increments = split(kind, rest).1;
-            if self.increments_column(kind, &increments)?.is_none() {
+            if increments_column(schema, kind, &increments)?.is_none() {
                 continue;
             }
             let origin = Origin { stream, ..Origin::SINGLE };
@@ -475,57 +433,8 @@ impl<'a> Merger<'a> {
 }
 
 /// Reads and checks a frame.
-fn copy_of(file: &RunFile, index: usize) -> Result<Copy, StorageError> {
-    let fail = |error| file.error(error);
-    let entries = file.reader.columns(index).map_err(fail)?;
-    let (counts, problems) = frame_ledger(&file.reader, index);
-    if let Some(problem) = problems.into_iter().next() {
-        return Err(fail(problem));
-    }
-    let offset = file.reader.frames()[index].offset;
-    let increments = file.header().schema.column(None, &ColumnKind::LedgerIncrement);
-    let columns = parallel::map(entries, parallel::threads(), |entry| {
-        let read = || {
-            // Bytes with holes are of the codec that their own is made from.
-            let codec = unqualified(entry.codec).unwrap_or(entry.codec);
-            let plain = ColumnEntry { codec, ..entry };
-            let column = file.reader.stored_column(index, &plain)?;
-            match codec {
-                Codec::Base => drop(column.base_parts()?),
-                // Of what a later version wrote the checksum can be checked.
-                Codec::Unknown(_) => column.verify_stored()?,
-                _ => column.check()?,
-            }
-            let mut bytes = vec![0; entry.stored_bytes as usize];
-            column.read_bytes(offset + entry.offset, &mut bytes)?;
-            column.check_stored(&bytes)?;
-            Ok(bytes)
-        };
-        read().map(|bytes| (entry, bytes)).map_err(fail)
-    })?;
-    let columns = columns.into_iter().filter(|(entry, _)| Some(entry.id) != increments).collect();
-    Ok(Copy { columns, counts })
-}
-
-/// What a frame's columns count, and its increments.
-fn split(kind: FrameKind, counts: Ledger) -> (Ledger, Ledger) {
-    let mut by_columns = Ledger::new(counts.sources.len());
-    let mut increments = counts;
-    for (by_columns, increments) in by_columns.sources.iter_mut().zip(&mut increments.sources) {
-        for &entry in Entry::ALL.iter().filter(|&&entry| is_derived(kind, entry)) {
-            by_columns[entry] = std::mem::take(&mut increments[entry]);
-        }
-    }
-    (by_columns, increments)
-}
-
-/// Of the increments of a frame of another place, what describes the frame itself.
-fn only_of_frame(increments: &Ledger) -> Ledger {
-    let mut only = Ledger::new(increments.sources.len());
-    for (only, all) in only.sources.iter_mut().zip(&increments.sources) {
-        OF_FRAME.iter().for_each(|&entry| only[entry] = all[entry]);
-    }
-    only
+fn copy_in(file: &RunFile, index: usize) -> Result<FrameCopy, StorageError> {
+    FrameCopy::read(&file.reader, index, |error| file.error(error))
 }
 
 /// Counts the fragments of a frame as lost, no longer as recorded.
@@ -589,6 +498,3 @@ fn new_run(run: &Run, folder: &Path, name: &str) -> NewRun {
         ..NewRun::again(header, folder, own.map_or(name, |(own, _)| own))
     }
 }
-
-/// Bytes of a ledger's record.
-const LEDGER_RECORD_BYTES: u64 = 16;

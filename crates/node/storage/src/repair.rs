@@ -245,7 +245,7 @@ impl OneFile for Found {
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) reader: FileReader<ReadFile>,
-    header_from: Option<PathBuf>,
+    pub(crate) header_from: Option<PathBuf>,
 }
 
 impl Found {

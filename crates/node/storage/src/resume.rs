@@ -4,8 +4,10 @@
 //! A frame says up to which number all were settled in each required place when it was made
 //! ([`Position::SYNCED`](catchment_frame::Position::SYNCED)): gaps below that are accounted for.
 //! From there on frames must follow each other, and each is read and checked. The run goes on
-//! behind the lowest of the last such frames of the required places: front-ends send the rest
-//! again.
+//! behind the highest of the last such frames of the required places, and the others are caught up
+//! from its holder first (`catch_up.rs`): nobody is told that anything beyond the lowest is durable
+//! before. Where they cannot be, the run goes on behind the last frame that all have or can get:
+//! front-ends send the rest again, and what came by datagrams is lost.
 //!
 //! ```text
 //!          synced            end of the run      files of a place
@@ -33,8 +35,10 @@ use crate::apart::at_each;
 use crate::error::StorageError;
 use crate::repair::Found;
 use crate::superseded::Bounds;
+use catch_up::CatchUp;
 use place::Place;
 
+mod catch_up;
 mod place;
 
 /// A place that gets the run's frames.
@@ -71,6 +75,20 @@ pub struct Resumable {
     pub positions: Positions,
     /// In the order in which they were given.
     pub places: Vec<ResumedPlace>,
+    /// Why frames that a required place has are cut off, if any are: which one is damaged, or
+    /// cannot be copied to a place that lacks it.
+    pub cut_off: Option<String>,
+}
+
+/// What a required place lacked and another one had, which was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaughtUp {
+    /// That other place.
+    pub place: usize,
+    /// Frames; 0: it lacked none.
+    pub frames: u64,
+    /// Bytes of the file with them.
+    pub bytes: u64,
 }
 
 /// What a place has of a run.
@@ -98,11 +116,14 @@ pub struct ResumedPlace {
     pub events: u64,
     /// Bytes of its files.
     pub bytes: u64,
+    /// What it got from another place.
+    pub caught_up: CaughtUp,
 }
 
 /// The files of an interrupted run, before anything is changed.
 pub struct Interrupted {
     name: String,
+    given: Vec<RunPlace>,
     /// Where the run goes on without it, why.
     places: Vec<Result<Place, String>>,
 }
@@ -126,9 +147,10 @@ impl Interrupted {
         let folder = places.iter().flat_map(|place| &place.folders).next();
         let folder = folder.cloned().unwrap_or_default();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let given = places.to_vec();
         let wanted = places.iter().map(|place| (place.is_required, place.clone()));
         let places = at_each(wanted, |place, given_up| Place::open(&place, given_up))?;
-        let mut found = Self { name, places };
+        let mut found = Self { name, given, places };
         let none = || StorageError::NoFiles { path: folder.clone() };
         let first = found.required().flat_map(|place| &place.files).next().ok_or_else(none)?;
         if first.reader.header().numbering == Numbering::File {
@@ -153,11 +175,24 @@ impl Interrupted {
         first.expect("a required place has a file").reader.header()
     }
 
-    /// Cuts and closes the files, and makes them durable.
+    /// Cuts and closes the files, catches up required places that lack frames which another one
+    /// has, and makes all that durable.
     ///
     /// # Errors
     /// The system refuses. It can be tried again.
-    pub fn take(mut self) -> Result<Resumable, StorageError> {
+    pub fn take(self) -> Result<Resumable, StorageError> {
+        let given = self.given.clone();
+        let (mut from, catch_up) = self.close(!given.iter().any(|place| place.is_dealt))?;
+        let Err(error) = catch_up.copy(&mut from) else { return Ok(from) };
+        // What was copied by then is a place's own now.
+        let (mut from, _) = Self::find(&given)?.close(false)?;
+        from.cut_off = Some(format!("frame {}, which cannot be copied: {error}", from.sequence));
+        Ok(from)
+    }
+
+    /// Cuts and closes the files at the end of the run: that of the place that has most, if the
+    /// others can be caught up and `catches_up`.
+    fn close(mut self, catches_up: bool) -> Result<(Resumable, CatchUp), StorageError> {
         let headers = || self.files().map(|file| file.reader.header());
         let mut superseded: Vec<Superseded> = Vec::new();
         for &record in headers().flat_map(|header| &header.superseded) {
@@ -171,9 +206,19 @@ impl Interrupted {
         let epochs = epochs.chain(frames.map(|frame| frame.info.origin.epoch));
         let epoch = epochs.max().unwrap_or(0).saturating_add(1);
         let synced = self.looked_at().map(|place| place.synced).max().unwrap_or(0);
-        let required = self.places.iter_mut().flatten().filter(|place| place.is_required);
-        let ends = required.map(|place| place.find_end(synced, &before));
-        let sequence = ends.min().expect("a required place");
+        let mut required: Vec<(usize, &mut Place)> = Vec::new();
+        for (number, place) in self.places.iter_mut().enumerate() {
+            required.extend(
+                place.as_mut().ok().filter(|place| place.is_required).map(|of| (number, of)),
+            );
+        }
+        required.iter_mut().for_each(|(_, place)| place.find_end(synced, &before));
+        let required: Vec<_> = required.iter().map(|(number, place)| (*number, &**place)).collect();
+        let catch_up = match catches_up {
+            true => CatchUp::of(&required, &before),
+            false => CatchUp::none(&required),
+        };
+        let sequence = catch_up.sequence;
         let stream = self.header().stream;
         superseded.push(Superseded { stream, epoch, sequence });
         let (run, run_number) = (self.header().run, self.header().run_number);
@@ -196,7 +241,19 @@ impl Interrupted {
             place.unwrap_or_else(left_out)
         });
         let (name, places) = (self.name, places.collect());
-        Ok(Resumable { run, name, run_number, sequence, epoch, superseded, positions, places })
+        let cut_off = catch_up.cut_off.clone();
+        let from = Resumable {
+            run,
+            name,
+            run_number,
+            sequence,
+            epoch,
+            superseded,
+            positions,
+            places,
+            cut_off,
+        };
+        Ok((from, catch_up))
     }
 
     /// A frame of a required place that also stands for frames beyond the run's end counts what is

@@ -440,7 +440,7 @@ pub(crate) fn unwritable(what: &str, problem: &str) -> StorageError {
 }
 
 /// The system has no random bits for an identity.
-fn no_random_bits(error: getrandom::Error) -> StorageError {
+pub(crate) fn no_random_bits(error: getrandom::Error) -> StorageError {
     catchment_disk::DiskError::Resource { what: "random bits", source: error.into() }.into()
 }
 

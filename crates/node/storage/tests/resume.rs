@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::path::Path;
 
-use catchment_frame::FrameInfo;
+use catchment_frame::{Codec, ColumnEntry, FileReader, FrameInfo};
 use catchment_model::{Entry, Ledger};
-use catchment_storage::{Interrupted, Resumable, ResumedPlace, Run, RunPlace, audit, verify};
+use catchment_storage::{
+    CaughtUp, Interrupted, Resumable, ResumedPlace, Run, RunOptions, RunPlace, audit, verify,
+};
 
-use super::common::{Made, Recipe, change_header};
+use super::common::{Made, Recipe, change_header, key};
 
 /// A number that no frame counts.
 const ODD: u64 = 0x1122_3344_5566_7788;
@@ -180,4 +182,128 @@ fn a_part_of_a_target_goes_on_behind_its_items_whatever_their_numbers() {
         assert_eq!((place.items, place.frames, place.next_index), (items, frames, 2));
         assert!(Run::open(made.path()).expect("opens").closed());
     }
+}
+
+/// Two required places; what of them is left.
+fn both(first: &Made, second: &Made) -> Resumable {
+    let places = [place(first.path(), true), place(second.path(), true)];
+    Interrupted::find(&places).and_then(Interrupted::take).expect("it goes on")
+}
+
+/// Each place balances by itself, and both together have these frames, each once.
+fn check_both(made: [&Made; 2], frames: usize) {
+    for one in made {
+        let run = Run::open(one.path()).expect("opens");
+        assert!(verify(&run, |_| {}).is_intact());
+        assert_eq!((run.frames().len(), run.frames_missing()), (frames, 0));
+        let audited = audit(&run).expect("an audit");
+        assert!(audited.problems.is_empty() && audited.differences.is_empty(), "{audited:?}");
+    }
+    let run = Run::open_folders(&made.map(Made::path), RunOptions::default()).expect("opens");
+    assert_eq!(run.frames().len(), frames);
+    let keys = (0..frames).flat_map(|frame| run.events(frame).expect("reads").keys().to_vec());
+    let expected = (0..run.event_counts().expect("reads").events).map(key);
+    assert!(keys.eq(expected));
+}
+
+/// A place that was behind: the others' last two frames are missing, and a third is torn.
+fn behind() -> Made {
+    let made = recipe().make();
+    let file = File::options().write(true).open(&made.files[1]).expect("opens");
+    file.set_len(made.frames[1][1].0.offset + 100).expect("cuts");
+    made
+}
+
+#[test]
+fn a_required_place_that_lacks_frames_gets_those_of_another_as_they_are_stored() {
+    for codec in [Codec::None, Codec::Lz4] {
+        let holder = Recipe { codec, ..recipe() }.make();
+        let behind = behind();
+        let from = both(&behind, &holder);
+        check_required(&holder, &Resumable { places: from.places[1..].to_vec(), ..from.clone() });
+        assert_eq!(from.cut_off, None);
+        let [own, other] = &from.places[..] else { panic!("two places") };
+        let CaughtUp { place, frames, bytes } = own.caught_up;
+        assert_eq!((place, frames, other.caught_up), (1, 2, CaughtUp::default()));
+        assert_eq!((own.frames, own.events, own.end), (other.frames, other.events, 6));
+        assert_eq!((own.next_index, own.files.len()), (3, 3));
+        assert_eq!(own.ledger, other.ledger);
+        assert_eq!(own.files[2].metadata().expect("is there").len(), bytes);
+        check_both([&behind, &holder], 6);
+        // The columns are those of the holder.
+        let copy = std::fs::read(&own.files[2]).expect("reads");
+        let copy = FileReader::open(&copy[..]).expect("opens");
+        assert_eq!((copy.header().epoch, copy.header().file_index), (1, 2));
+        for (index, (_, entries)) in holder.frames[1][1..].iter().enumerate() {
+            for entry in entries.iter().filter(|entry| entry.id != 3) {
+                let found = copy.find(index, entry.id).expect("reads").expect("has it");
+                let of = |one: &ColumnEntry| (one.codec, one.crc32c, one.stored_bytes, one.rows);
+                assert_eq!(of(&found), of(entry));
+            }
+        }
+        // What is left of the run that goes on is left alone by another resume, in any order.
+        let again = both(&holder, &behind);
+        assert_eq!((again.sequence, again.epoch, again.cut_off), (6, 2, None));
+        assert!(again.places.iter().all(|place| place.caught_up.frames == 0));
+        check_both([&behind, &holder], 6);
+    }
+}
+
+#[test]
+fn a_place_counts_of_copied_frames_what_it_has_not_counted_before() {
+    // The holder had lost its fourth frame: what it had counted of that came with the fifth.
+    let skipped = |frame| (frame == 2).then_some(Entry::FragmentsDiscardedDisk);
+    let (behind, holder) = (behind(), Recipe { skipped, ..recipe() }.make());
+    let from = both(&behind, &holder);
+    assert_eq!(from.sequence, 6);
+    let [own, other] = [0, 1].map(|place: usize| from.places[place].ledger.total());
+    assert_eq!(own[Entry::FragmentsDiscardedDisk], 0);
+    assert!(other[Entry::FragmentsDiscardedDisk] > 0);
+    assert_eq!(own[Entry::FragmentsReceived], other[Entry::FragmentsReceived]);
+    assert_eq!(own[Entry::FragmentsRecorded], own[Entry::FragmentsReceived]);
+    let audited = audit(&Run::open(behind.path()).expect("opens")).expect("an audit");
+    assert!(audited.problems.is_empty() && audited.differences.is_empty(), "{audited:?}");
+}
+
+#[test]
+fn a_run_goes_on_before_a_frame_that_its_only_holder_cannot_give() {
+    let behind = behind();
+    // Its fifth frame is damaged, and the lowest is the position.
+    let damaged = recipe().make();
+    damaged.damage(1, damaged.offset(1, 1, 6) + 1);
+    let from = both(&behind, &damaged);
+    assert_eq!(from.sequence, 4);
+    let why = from.cut_off.expect("why");
+    assert!(why.contains("frame 4") && why.contains("cannot be read"), "{why}");
+    check_both([&behind, &damaged], 4);
+
+    // Its last frame is: one is copied.
+    let (behind, damaged) = (self::behind(), recipe().make());
+    damaged.damage(1, damaged.offset(1, 2, 6) + 1);
+    let from = both(&behind, &damaged);
+    assert_eq!((from.sequence, from.places[0].caught_up.frames), (5, 1));
+    assert!(from.cut_off.expect("why").contains("frame 5"));
+    check_both([&behind, &damaged], 5);
+
+    // It has lost it by itself.
+    let behind = self::behind();
+    let skipped = |frame| (frame == 4).then_some(Entry::FragmentsDiscardedDisk);
+    let lost = Recipe { skipped, ..recipe() }.make();
+    let from = both(&behind, &lost);
+    assert_eq!((from.sequence, from.places[0].caught_up.frames), (4, 0));
+    assert!(from.cut_off.expect("why").contains("frame 4"));
+    check_both([&behind, &lost], 4);
+}
+
+#[test]
+fn copies_that_cannot_be_written_leave_the_lowest_as_the_position() {
+    let (behind, holder) = (behind(), recipe().make());
+    // A folder stands where the file with the copies is to be.
+    std::fs::create_dir(behind.path().join("run-00002.catch")).expect("makes");
+    let from = both(&behind, &holder);
+    assert_eq!((from.sequence, from.places[0].caught_up.frames), (4, 0));
+    let why = from.cut_off.expect("why");
+    assert!(why.contains("cannot be copied") && why.contains("run-00002"), "{why}");
+    std::fs::remove_dir(behind.path().join("run-00002.catch")).expect("removes");
+    check_both([&behind, &holder], 4);
 }

@@ -31,12 +31,10 @@ pub(crate) fn left(
     let root = tempfile::tempdir().map_err(|error| format!("a folder: {error}"))?;
     match take(plan, (before.len(), root.path()), files) {
         Ok(from) => {
-            let whole = places.iter().map(Place::end).min().unwrap_or(0);
-            if from.sequence < whole && !life.of_targets().any(|life| disk_lied(&life)) {
-                let sequence = from.sequence;
-                return Err(format!("goes on with frame {sequence}, all have those below {whole}"));
+            if !life.of_targets().any(|life| disk_lied(&life)) {
+                check_end(plan, &places, &from)?;
             }
-            life.kept = places.iter().map(|place| place.fragments_below(from.sequence)).collect();
+            life.kept = (0..places.len()).map(|target| kept(&places, target, &from)).collect();
             Ok(Some(from))
         }
         // Nobody was told anything yet.
@@ -48,6 +46,27 @@ pub(crate) fn left(
         Err(_) if life.has_faulted() => Ok(None),
         Err(error) => Err(format!("the run cannot go on: {error}")),
     }
+}
+
+/// Checks that a run goes on behind all frames that each place has, or can get from another one of
+/// the same selection, and that the reason is said if some place has more.
+fn check_end(plan: &Plan, places: &[Place], from: &Resumable) -> Result<(), String> {
+    let (sequence, ends) = (from.sequence, places.iter().map(Place::end));
+    let farthest = |own: usize| {
+        let end = places[own].end();
+        let alike = (0..places.len()).filter(|&other| plan.selected(other) == plan.selected(own));
+        let reach = |other: usize| places[other].end_of_data(end).min(places[other].end());
+        alike.map(reach).fold(end, u64::max)
+    };
+    let whole = (0..places.len()).map(farthest).min().unwrap_or(0);
+    if sequence < whole {
+        return Err(format!("goes on with frame {sequence}, all can have those below {whole}"));
+    }
+    let highest = ends.max().unwrap_or(0);
+    if sequence < highest && from.cut_off.is_none() {
+        return Err(format!("cuts off frames {sequence} to {highest}, and does not say why"));
+    }
+    Ok(())
 }
 
 /// Checks that what a target had before the frame with which a recorder went on is there at the
@@ -67,8 +86,8 @@ pub(crate) fn check(life: &Life, selected: &Selected, recorded: &Recorded) -> Re
 }
 
 /// The whole frames that a target has of a run whose recorder died: by their first number, the last
-/// one that each stands for, and its fragments by source.
-struct Place(BTreeMap<u64, (u64, Vec<u64>)>);
+/// one that each stands for, and its fragments by source; none of skipped ones.
+struct Place(BTreeMap<u64, (u64, Option<Vec<u64>>)>);
 
 impl Place {
     fn of(plan: &Plan, folder: &Path, files: &MemoryFiles) -> Self {
@@ -86,6 +105,7 @@ impl Place {
                 });
                 if counted.is_ok() {
                     let last = frame.sequence + frame.skips.unwrap_or(1) - 1;
+                    let fragments = frame.skips.is_none().then_some(fragments);
                     frames.insert(frame.sequence, (last, fragments));
                 }
             }
@@ -105,15 +125,30 @@ impl Place {
         end
     }
 
-    /// By source, the fragments in frames that stand for none from that number on.
-    fn fragments_below(&self, sequence: u64) -> Vec<u64> {
-        let mut sum = Vec::new();
-        for (_, fragments) in self.0.values().filter(|(last, _)| *last < sequence) {
+    /// One above the number up to which it has frames from that one on.
+    fn end_of_data(&self, first: u64) -> u64 {
+        let is_there = |number: &u64| self.0.get(number).is_some_and(|(_, data)| data.is_some());
+        (first..).find(|number| !is_there(number)).unwrap_or(first)
+    }
+
+    /// Adds the fragments, by source, of its last frames that stand for none from that number on.
+    fn add_fragments(&self, sequence: u64, frames: usize, sum: &mut Vec<u64>) {
+        let below = self.0.range(..sequence).rev().filter(|(_, (last, _))| *last < sequence);
+        for fragments in below.take(frames).filter_map(|(_, (_, fragments))| fragments.as_ref()) {
             sum.resize(fragments.len(), 0);
             sum.iter_mut().zip(fragments).for_each(|(sum, count)| *sum += count);
         }
-        sum
     }
+}
+
+/// By source, the fragments that a target has when the run goes on: its own, and those that it got
+/// from another one.
+fn kept(places: &[Place], target: usize, from: &Resumable) -> Vec<u64> {
+    let mut sum = Vec::new();
+    places[target].add_fragments(from.sequence, usize::MAX, &mut sum);
+    let caught_up = from.places[target].caught_up;
+    places[caught_up.place].add_fragments(from.sequence, caught_up.frames as usize, &mut sum);
+    sum
 }
 
 fn take(

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use catchment_catalog::{CatalogError, Remark, RunRow};
-use catchment_recorder::{ADMITTED, Recorder, RecorderConfig, RecorderError};
+use catchment_recorder::{ADMITTED, Recorder, RecorderConfig, RecorderError, TargetConfig};
+use catchment_storage::{CaughtUp, Resumable, ResumedPlace};
 use catchment_telemetry::utc_now;
 
 use super::{Job, Open, Recording};
@@ -123,13 +124,16 @@ impl Recording {
         let folder = config.folder.join(name);
         let live = self.shared.catalog.resume(row, (from.run, &folder), &config.text);
         let live = live.map_err(|error| (error.to_string(), !error.is_answer()))?;
+        let caught_up = caught_up(&config, &from);
         let recorder =
             Recorder::resume_paused(config, &from).map_err(|error| of_recorder(&error))?;
-        let text = format!("it goes on after its recorder's death, in epoch {}", from.epoch);
+        let epoch = from.epoch;
+        let text = format!("it goes on after its recorder's death, in epoch {epoch}{caught_up}");
         tracing::info!(
             run = row.number,
-            epoch = from.epoch,
+            epoch,
             sequence = from.sequence,
+            caught_up,
             "the interrupted run goes on"
         );
         let (time, kind, who) = (utc_now(), Remark::ALONE.to_owned(), String::new());
@@ -138,6 +142,18 @@ impl Recording {
         let started = Some(row.started.unwrap_or(row.taken));
         Ok(Open { recorder, live, begun: false, started })
     }
+}
+
+/// Which targets got from others what they lacked of the run, for people.
+fn caught_up(config: &RecorderConfig, from: &Resumable) -> String {
+    let targets = config.targets();
+    let of_place = |(place, target): (&ResumedPlace, &TargetConfig)| {
+        let CaughtUp { place, frames, bytes } = place.caught_up;
+        let holder = targets.get(place).map_or("", |holder| &holder.name);
+        let text = format!("; {} got {frames} frames ({bytes} bytes) from {holder}", target.name);
+        (frames > 0).then_some(text)
+    };
+    from.places.iter().zip(&*targets).filter_map(of_place).collect()
 }
 
 /// Why a run cannot go on, and whether that may pass.

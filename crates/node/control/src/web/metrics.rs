@@ -255,6 +255,16 @@ const METRICS: &[Metric] = metrics! {
                 }
             }
         };
+    "catchment_target_caught_up_frames_total", "counter", "target",
+        "Frames that a target lacked when its run went on after a recorder's death, and got from \
+         another one.",
+        |_, view, out| for target in targets(view) {
+            out.put(&[("target", &target.name)], target.counts.frames_caught_up as f64);
+        };
+    "catchment_target_caught_up_bytes_total", "counter", "target", "Bytes of the files with these.",
+        |_, view, out| for target in targets(view) {
+            out.put(&[("target", &target.name)], target.counts.bytes_caught_up as f64);
+        };
     "catchment_target_queue_bytes", "gauge", "target", "Columns that wait for a target.",
         |_, view, out| for target in targets(view) {
             out.put(&[("target", &target.name)], target.queue.level as f64);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
-    FILE_LIST_NAME, FileFrames, FileList, FrameInfo, FrameKind, FrameSummary, Position, Positions,
-    close_behind, frame_ledger, verify_frame,
+    FILE_LIST_NAME, FileFrames, FileHeader, FileList, FrameInfo, FrameKind, FrameSummary, Position,
+    Positions, close_behind, frame_ledger, verify_frame,
 };
 use catchment_model::{Entry, Ledger};
 
@@ -50,6 +50,8 @@ pub(super) struct Place {
     /// kept.
     items: Option<u64>,
     retained: Vec<usize>,
+    /// Of a required one: the damaged frame at its end, if there is one.
+    pub(super) damaged: Option<String>,
 }
 
 impl Place {
@@ -95,11 +97,23 @@ impl Place {
             end,
             items,
             retained: Vec::new(),
+            damaged: None,
         })
     }
 
+    /// The header of a required one's first file.
+    pub(super) fn header(&self) -> &FileHeader {
+        self.files[0].reader.header()
+    }
+
+    /// Where it is, for people.
+    pub(super) fn shown(&self) -> String {
+        let folder = self.files.last().and_then(|file| file.path.parent());
+        folder.map_or(String::new(), |folder| folder.display().to_string())
+    }
+
     /// All frames, in the order of the files.
-    fn frames(&self) -> impl Iterator<Item = ((usize, usize), &FrameSummary)> {
+    pub(super) fn frames(&self) -> impl Iterator<Item = ((usize, usize), &FrameSummary)> {
         self.files.iter().enumerate().flat_map(|(file, found)| {
             let frames = found.reader.frames().iter().enumerate();
             frames.map(move |(index, frame)| ((file, index), frame))
@@ -108,26 +122,30 @@ impl Place {
 
     /// Finds the end of the frames of a required place that follow each other and are whole, from
     /// `synced` on.
-    pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) -> u64 {
+    pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) {
         if self.items.is_some() {
             (self.items, self.retained) = self.find_items();
             self.end = u64::MAX;
-            return self.end;
+            return;
         }
-        let mut end = synced;
+        let (mut end, mut damaged) = (synced, None);
         for ((file, index), FrameSummary { info, .. }) in self.frames() {
             let (first, last) = info.numbers();
             if last < end || before.has(info) {
                 continue;
             }
             let found = &self.files[file];
-            if first > end || self.is_read(found) && is_bad(found, index) {
+            if first > end {
+                break;
+            }
+            if self.is_read(found) && is_bad(found, index) {
+                let path = found.path.display();
+                damaged = Some(format!("frame {first} in {path} cannot be read as a whole"));
                 break;
             }
             end = last.saturating_add(1);
         }
-        self.end = end;
-        end
+        (self.end, self.damaged) = (end, damaged);
     }
 
     /// How many frames a part of a target has without a gap, and how many of each file those are.
@@ -350,13 +368,13 @@ impl Found {
 }
 
 /// A file, and what is kept of it.
-struct Kept {
-    found: Found,
+pub(super) struct Kept {
+    pub(super) found: Found,
     /// How many of its frames.
-    frames: usize,
+    pub(super) frames: usize,
     /// The sum of what these count; none if the file is closed, loses none, and has a whole table.
-    sum: Option<Ledger>,
-    is_durable: bool,
+    pub(super) sum: Option<Ledger>,
+    pub(super) is_durable: bool,
 }
 
 impl Kept {
@@ -379,7 +397,7 @@ impl Kept {
 
     /// Cuts the file behind the frames that are kept and closes it; one that is closed, loses none
     /// and has a whole table stays as it is. Returns its length.
-    fn close(self, total: &Ledger, positions: &Positions) -> Result<u64, StorageError> {
+    pub(super) fn close(self, total: &Ledger, positions: &Positions) -> Result<u64, StorageError> {
         let Self { found: Found { path, reader, .. }, frames: kept, sum, is_durable } = self;
         let (frames, file_bytes) = (reader.frames(), reader.file_bytes());
         let Some(sum) = sum else {

@@ -1,0 +1,439 @@
+//! Catching up the required places that have fewer frames of an interrupted run than another one:
+//! frames are copied as they are stored into a new file of the place, with checksums checked.
+//!
+//! ```text
+//!           end of B    end of the run
+//! A  .. 46 47 | 48 49 50 |               the holder
+//! B  .. 46 47 |                          cut here first
+//!    B's next file: 48 49 50             durable before anything beyond 47 is said to be
+//! ```
+//!
+//! What a copy counts is what its columns give, and of the holder's increments what the place has
+//! not counted yet: a place that lacked frames before counts in its next ones what these had.
+//! Losses of the holder's own disk are not the place's.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use catchment_disk::{ReadFile, sync_folder};
+use catchment_frame::{
+    Codec, ColumnEntry, ColumnKind, ColumnProblem, FileFrames, FileHeader, FileReader, FrameError,
+    FrameInfo, FrameKind, Position, Positions, Schema, decode_positions, encode_positions,
+    frame_ledger, select_spans, write_frame,
+};
+use catchment_model::{Entry, Ledger, SourceLedger};
+
+use super::place::{Kept, Place};
+use super::{CaughtUp, Resumable, ResumedPlace};
+use crate::error::StorageError;
+use crate::frame_copy::{FrameCopy, increments_column, lesser, only_of_frame, split};
+use crate::open;
+use crate::repair::{Found, rows_of};
+use crate::superseded::Bounds;
+use crate::write::{no_random_bits, unwritable};
+
+/// Up to where a run can go on, and which places are caught up for that.
+#[derive(Default)]
+pub(super) struct CatchUp {
+    /// One above the number of the last frame that all required places can have.
+    pub(super) sequence: u64,
+    /// By place: from which other one it is caught up.
+    pub(super) holders: Vec<(usize, usize)>,
+    /// Why frames beyond that, which some place has, are cut off.
+    pub(super) cut_off: Option<String>,
+}
+
+impl CatchUp {
+    /// The highest number up to which each required place has the run's frames, or can get them
+    /// from another one. `before` are the frames that were superseded earlier.
+    pub(super) fn of(places: &[(usize, &Place)], before: &Bounds) -> Self {
+        let reach = |own: &Place| {
+            let others = places.iter().filter(|(_, other)| other.end > own.end);
+            others.map(|&(holder, other)| (Reach::of(own, other, before), holder)).collect()
+        };
+        let reaches: Vec<Vec<(Reach, usize)>> =
+            places.iter().map(|(_, place)| reach(place)).collect();
+        let reaches = || places.iter().zip(&reaches);
+        let farthest = |place: &Place, reaches: &[(Reach, usize)]| {
+            reaches.iter().map(|(reach, _)| reach.end).fold(place.end, u64::max)
+        };
+        let ends = reaches().map(|((_, place), reaches)| farthest(place, reaches));
+        let sequence = ends.min().unwrap_or(0);
+        let behind = reaches().filter(|((_, place), _)| place.end < sequence);
+        let holders = behind.filter_map(|((number, _), reaches)| {
+            let holder = reaches.iter().find(|(reach, _)| reach.end >= sequence);
+            holder.map(|(_, holder)| (*number, *holder))
+        });
+        let is_highest = places.iter().all(|(_, place)| place.end <= sequence);
+        let mut stopped = reaches().filter(|_| !is_highest);
+        let stopped = stopped.find(|((_, place), all)| farthest(place, all) == sequence);
+        let stopped = stopped.and_then(|((_, place), all)| {
+            let (reach, _) = all.iter().max_by_key(|(reach, _)| reach.end)?;
+            Some(format!("frame {sequence}, which {} lacks: {}", place.shown(), reach.why))
+        });
+        let damaged = || {
+            let bad = places.iter().filter(|(_, place)| place.end == sequence);
+            bad.filter_map(|(_, place)| place.damaged.clone()).next()
+        };
+        let cut_off = stopped.or_else(damaged);
+        Self { sequence, holders: holders.collect(), cut_off }
+    }
+
+    /// Behind the last frame that all have.
+    pub(super) fn none(places: &[(usize, &Place)]) -> Self {
+        let ends = places.iter().map(|(_, place)| place.end);
+        Self { sequence: ends.min().unwrap_or(0), ..Self::default() }
+    }
+
+    /// Copies to each place what it lacks, durably. Places are closed, at the end of the run.
+    ///
+    /// # Errors
+    /// A frame cannot be read, or its copy cannot be written: that place has no more than before.
+    pub(super) fn copy(&self, from: &mut Resumable) -> Result<(), StorageError> {
+        for &(number, holder) in &self.holders {
+            let copied = copy(from, &from.places[number], holder)?;
+            from.places[number] = copied;
+        }
+        Ok(())
+    }
+}
+
+/// How far a place can be brought by another one.
+struct Reach {
+    end: u64,
+    /// Why not farther.
+    why: String,
+}
+
+impl Reach {
+    fn of(own: &Place, holder: &Place, before: &Bounds) -> Self {
+        let (of_own, of_holder) = (own.header(), holder.header());
+        let mut end = own.end;
+        if !has_all(of_holder, of_own) {
+            let why = format!("{} has other sources or channels", holder.shown());
+            return Self { end, why };
+        }
+        let infos = holder.frames().filter(|(_, frame)| !before.has(&frame.info));
+        for ((file, index), frame) in infos {
+            let (first, last) = frame.info.numbers();
+            if last < end {
+                continue;
+            }
+            let is_data = matches!(frame.info.kind, FrameKind::Events | FrameKind::Channels);
+            // A skipped frame that counts no loss stands for what its variant has nothing of.
+            let is_copied = || {
+                let skipped = frame.info.kind == FrameKind::SKIPPED;
+                skipped && !has_losses(&frame_ledger(&holder.files[file].reader, index).0)
+            };
+            if first != end || last >= holder.end || !(is_data || is_copied()) {
+                break;
+            }
+            end = last.saturating_add(1);
+        }
+        let why = match &holder.damaged {
+            Some(damaged) if end == holder.end => damaged.clone(),
+            _ => format!("{} has no whole frame of that number", holder.shown()),
+        };
+        Self { end, why }
+    }
+}
+
+/// Whether files with the header `all` have everything that those with `own` have, and of each of
+/// its sources nothing else: a link's counts are those of its channels.
+fn has_all(all: &FileHeader, own: &FileHeader) -> bool {
+    if all.variant == own.variant {
+        return all.schema == own.schema;
+    }
+    let stored = |schema: &Schema, source: usize| {
+        schema.sources.get(source).is_some_and(|source| source.stored)
+    };
+    let (all, own) = (&all.schema, &own.schema);
+    let mut own_sources = (0..own.sources.len()).filter(|&source| stored(own, source));
+    let of_own = |source: &u32| stored(own, *source as usize);
+    let mut of_sources = all.columns.iter().filter(|column| column.source.iter().any(of_own));
+    own_sources.all(|source| stored(all, source))
+        && own.columns.iter().all(|column| all.columns.contains(column))
+        && of_sources.all(|column| own.columns.contains(column))
+}
+
+/// Whether counts have losses of one place's own.
+fn has_losses(counts: &Ledger) -> bool {
+    let lost = |counts: &SourceLedger| OF_PLACE.iter().any(|&entry| counts[entry] > 0);
+    counts.sources.iter().any(lost)
+}
+
+/// Copies the frames from the end of a place to that of the run, in a new file.
+fn copy(
+    from: &Resumable,
+    place: &ResumedPlace,
+    holder: usize,
+) -> Result<ResumedPlace, StorageError> {
+    let none = || unwritable("frames of another folder", "this one has no file");
+    let before = place.files.last().ok_or_else(none)?;
+    let header = FileReader::open(ReadFile::open(before)?).map_err(|error| in_file(before, error));
+    let header = FileHeader {
+        file_index: place.next_index,
+        file_id: getrandom::u64().map_err(no_random_bits)?,
+        created_ns: catchment_telemetry::utc_now().0,
+        writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
+        // The file is not read before it has its TOC.
+        locator: false,
+        epoch: from.epoch,
+        superseded: from.superseded.clone(),
+        ..header?.header().clone()
+    };
+    let stem = before.file_stem().unwrap_or_default().to_string_lossy();
+    let name = open::index_of_name(&stem).and_then(|_| stem.rsplit_once('-'));
+    let name = name.map_or(&*from.name, |(name, _)| name);
+    let folder = before.parent().unwrap_or(Path::new(""));
+    let path = folder.join(format!("{name}-{:05}.{}", place.next_index, open::EXTENSION));
+    let made = File::create_new(&path);
+    let file = made.map_err(|source| StorageError::Write { path: path.clone(), source })?;
+    let copier = Copier {
+        path: path.clone(),
+        header,
+        left: left(&from.places[holder].ledger, &place.ledger),
+        next: place.end,
+        end: from.sequence,
+    };
+    let copied = copier.copy(file, from, (place, holder));
+    if copied.is_err() {
+        // It has nothing of its own. If it cannot be deleted, it is what the place has.
+        let _deleted = std::fs::remove_file(&path);
+    }
+    let copied = copied?;
+    sync_folder(folder)?;
+    Ok(copied)
+}
+
+/// What a place has not counted that another one has.
+fn left(all: &Ledger, own: &Ledger) -> Ledger {
+    let mut left = all.since(own);
+    for source in &mut left.sources {
+        OF_PLACE.iter().for_each(|&entry| source[entry] = 0);
+    }
+    left
+}
+
+/// A frame's columns, as they are stored.
+type Columns = Vec<(ColumnEntry, Vec<u8>)>;
+
+/// Writes a file with the frames that a place lacks.
+struct Copier {
+    path: PathBuf,
+    header: FileHeader,
+    /// What its frames may still count in increments.
+    left: Ledger,
+    /// The numbers of the next frame, and behind the last.
+    next: u64,
+    end: u64,
+}
+
+impl Copier {
+    /// Returns the place with the copies.
+    fn copy(
+        mut self,
+        mut file: File,
+        from: &Resumable,
+        (place, holder): (&ResumedPlace, usize),
+    ) -> Result<ResumedPlace, StorageError> {
+        let path = self.path.clone();
+        let failed = |source| StorageError::Write { path: path.clone(), source };
+        let encoded = self.header.encode();
+        file.write_all(&encoded).map_err(failed)?;
+        let mut offset = encoded.len() as u64;
+        for (path, reader) in self.holding(&from.places[holder].files)? {
+            for index in 0..reader.frames().len() {
+                let (first, last) = reader.frames()[index].info.numbers();
+                if first != self.next || last >= self.end {
+                    continue;
+                }
+                let copy = FrameCopy::read(&reader, index, |error| in_file(&path, error))?;
+                let (info, columns) = self.own(reader.frames()[index].info, copy)?;
+                let columns: Vec<(ColumnEntry, &[u8])> =
+                    columns.iter().map(|(entry, bytes)| (*entry, &bytes[..])).collect();
+                let (bytes, ..) = write_frame(info, offset, &columns);
+                file.write_all(&bytes).map_err(failed)?;
+                offset += bytes.len() as u64;
+                self.next = last.saturating_add(1);
+            }
+        }
+        drop(file);
+        if self.next < self.end {
+            let problem = format!("frame {} is not there any more", self.next);
+            return Err(unwritable("frames of another folder", &problem));
+        }
+        self.close(from, (place, holder))
+    }
+
+    /// The holder's files, from the one with the next frame on.
+    fn holding(
+        &self,
+        files: &[PathBuf],
+    ) -> Result<Vec<(PathBuf, FileReader<ReadFile>)>, StorageError> {
+        let mut holding = Vec::new();
+        for path in files.iter().rev() {
+            let reader = FileReader::open(ReadFile::open(path)?);
+            let reader = reader.map_err(|error| in_file(path, error))?;
+            let first = reader.frames().first().map(|frame| frame.info.numbers().0);
+            holding.push((path.clone(), reader));
+            if first.is_some_and(|first| first <= self.next) {
+                break;
+            }
+        }
+        holding.reverse();
+        Ok(holding)
+    }
+
+    /// A frame as the place has it.
+    fn own(
+        &mut self,
+        info: FrameInfo,
+        copy: FrameCopy,
+    ) -> Result<(FrameInfo, Columns), StorageError> {
+        let (schema, variant) = (&self.header.schema, self.header.variant);
+        let mut columns = copy.columns;
+        let (_, all) = split(info.kind, copy.counts);
+        let mut increments = only_of_frame(&all);
+        let sources = increments.sources.iter_mut().zip(&all.sources);
+        for ((of_frame, all), left) in sources.zip(&mut self.left.sources) {
+            let own = lesser(&all.since(of_frame), left);
+            *left = left.since(&own);
+            of_frame.add(&own);
+        }
+        let mut own = FrameInfo { file_id: self.header.file_id, ..info };
+        if info.origin.variant != variant {
+            own = select(schema, own, &mut columns)?;
+            own.origin.variant = variant;
+            for (source, counts) in schema.sources.iter().zip(&mut increments.sources) {
+                if !source.stored {
+                    *counts = SourceLedger::default();
+                }
+            }
+        }
+        if let Some(column) = increments_column(schema, own.kind, &increments)? {
+            columns.insert(0, column);
+        }
+        Ok((own, columns))
+    }
+
+    /// Closes the file, durably.
+    fn close(
+        self,
+        from: &Resumable,
+        (place, holder): (&ResumedPlace, usize),
+    ) -> Result<ResumedPlace, StorageError> {
+        let reader = FileReader::open(ReadFile::open(&self.path)?);
+        let reader = reader.map_err(|error| in_file(&self.path, error))?;
+        let sources = &self.header.schema.sources;
+        let mut positions = Positions::default();
+        let is_own = |one: &&Position| {
+            one.session == 0 || sources.get(one.source as usize).is_some_and(|of| of.stored)
+        };
+        let records = from.positions.records().iter().filter(is_own).copied();
+        positions.add(&records.collect::<Vec<_>>());
+        let infos = || reader.frames().iter().map(|frame| frame.info);
+        let (frames, events) = (reader.frames().len(), rows_of(infos(), FrameKind::Events));
+        let mut copied = place.clone();
+        copied.frames += frames as u64;
+        copied.events += events;
+        copied.next_index += 1;
+        copied.end = self.end;
+        copied.files.push(self.path.clone());
+        let numbers = (place.end, self.end - 1);
+        FileFrames::one(self.header.file_index, numbers).add_to(&mut copied.file_frames);
+        let mut sum = Ledger::new(sources.len());
+        (0..frames).for_each(|frame| sum.add(&frame_ledger(&reader, frame).0));
+        copied.ledger.add(&sum);
+        for source in &mut copied.ledger.sources {
+            source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+        }
+        let found = Found { path: self.path, reader, header_from: None };
+        let kept = Kept { found, frames, sum: Some(sum), is_durable: false };
+        let bytes = kept.close(&copied.ledger, &positions)?;
+        copied.bytes += bytes;
+        copied.caught_up = CaughtUp { place: holder, frames: frames as u64, bytes };
+        Ok(copied)
+    }
+}
+
+/// Of a frame's columns those of another variant, whose schema that is.
+fn select(
+    schema: &Schema,
+    info: FrameInfo,
+    columns: &mut Columns,
+) -> Result<FrameInfo, StorageError> {
+    let kind = |id: u32| schema.columns.iter().find(|one| one.id == id).map(|one| &one.kind);
+    let of_kind = |wanted: &ColumnKind| schema.columns.iter().any(|one| one.kind == *wanted);
+    columns.retain(|(entry, _)| kind(entry.id).is_some());
+    for (entry, bytes) in columns.iter_mut() {
+        let records = entry.rows.max(1);
+        let own = match kind(entry.id) {
+            Some(ColumnKind::ChannelSpans | ColumnKind::SourcePositions)
+                if entry.codec != Codec::None =>
+            {
+                let problem = "records of all sources are encoded";
+                return Err(unwritable("a frame of another variant", problem));
+            }
+            Some(ColumnKind::ChannelSpans) => select_spans(bytes, |id| kind(id).is_some()),
+            Some(ColumnKind::SourcePositions) => {
+                let unreadable =
+                    |problem: ColumnProblem| unwritable("positions", &problem.to_string());
+                let mut all = decode_positions(bytes).map_err(unreadable)?;
+                let stored =
+                    |id: u32| schema.sources.get(id as usize).is_some_and(|one| one.stored);
+                all.retain(|one| one.session == 0 || stored(one.source));
+                let mut own = Vec::new();
+                encode_positions(&all, &mut own);
+                own
+            }
+            _ => continue,
+        };
+        let record_bytes = (bytes.len() as u64 / records).max(1);
+        entry.rows = own.len() as u64 / record_bytes;
+        entry.raw_bytes = own.len() as u64;
+        *bytes = own;
+    }
+    columns.retain(|(entry, bytes)| !(bytes.is_empty() && is_of_records(kind(entry.id))));
+    let samples = columns.iter().filter(|(entry, _)| kind(entry.id) == Some(&ColumnKind::Channel));
+    let (kind, rows) = match info.kind {
+        FrameKind::Events if of_kind(&ColumnKind::FragmentLengths) => (info.kind, info.rows),
+        FrameKind::Channels if of_kind(&ColumnKind::Channel) => {
+            (info.kind, samples.map(|(entry, _)| entry.rows).sum())
+        }
+        // The variant has nothing of such frames.
+        FrameKind::Events | FrameKind::Channels => (FrameKind::SKIPPED, 1),
+        kind => (kind, info.rows),
+    };
+    if kind == FrameKind::SKIPPED && kind != info.kind {
+        columns.retain(|(entry, _)| is_of_positions(schema, entry.id));
+    }
+    // Ranges are those of rows.
+    let FrameInfo { file_id, sequence, origin, .. } = info;
+    Ok(match rows > 0 && kind == info.kind {
+        true => FrameInfo { rows, ..info },
+        false => FrameInfo { kind, rows, file_id, sequence, origin, ..FrameInfo::EMPTY },
+    })
+}
+
+fn is_of_records(kind: Option<&ColumnKind>) -> bool {
+    matches!(kind, Some(ColumnKind::ChannelSpans | ColumnKind::SourcePositions))
+}
+
+fn is_of_positions(schema: &Schema, id: u32) -> bool {
+    schema.column(None, &ColumnKind::SourcePositions) == Some(id)
+}
+
+fn in_file(path: &Path, source: FrameError) -> StorageError {
+    StorageError::Frame { path: path.to_owned(), source }
+}
+
+/// What a place counts of frames that it alone lacks or may have lost.
+const OF_PLACE: [Entry; 5] = [
+    Entry::FragmentsDiscardedDisk,
+    Entry::FragmentsRemoved,
+    Entry::FragmentsUnconfirmed,
+    Entry::FragmentsNotTaken,
+    Entry::FragmentBytesNotTaken,
+];
