@@ -244,7 +244,7 @@ impl Disk {
         let ahead = self.ahead.path().map(Path::to_owned);
         let open = self.open_file(file);
         let written_before = std::mem::replace(&mut open.written_bytes, written_bytes);
-        let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
+        let (handle, path) = (Arc::clone(open.handle()), open.path.clone());
         let expected = Expected { file: handle, path, written_bytes, written_before, ahead };
         self.helpers.send(Job::Look { file: file.0, expected })?;
         self.room.look();
@@ -326,7 +326,7 @@ impl Disk {
         let order = self.take_order();
         let open = self.open_file(file);
         let new_bytes = open.begin_write(end);
-        let target = Target { handle: Arc::clone(&open.handle), file: file.0, token, order };
+        let target = Target { handle: Arc::clone(open.handle()), file: file.0, token, order };
         let mut slot = Slot::write(target, buffer, offset, length, open.direct);
         slot.new_bytes = new_bytes;
         let direct = open.direct;
@@ -537,7 +537,7 @@ impl Disk {
             let Some(open) = self.files.iter().find(|open| open.id == file) else { continue };
             match open.write_error.or(open.sync_error) {
                 None => {
-                    let handle = Arc::clone(&open.handle);
+                    let handle = Arc::clone(open.handle());
                     self.begin(Slot::sync(Target { handle, file, token, order }));
                 }
                 // It is not tried: the end of the file can still succeed without the failed part.
@@ -570,7 +570,9 @@ impl Disk {
             if open.preallocating || syncs || self.slots.any_of(file) {
                 continue;
             }
-            let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
+            let Some(handle) = self.files[index].take_handle() else { continue };
+            let open = &self.files[index];
+            let path = open.path.clone();
             let written_bytes = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
             let written_before = open.written_bytes.min(written_bytes);
             let ahead = self.ahead.path().map(Path::to_owned);
@@ -596,7 +598,7 @@ impl Disk {
         let open = self.open_file(file);
         let Some(from) = open.wants_blocks(how.file_bytes) else { return };
         open.preallocating = true;
-        let handle = Arc::clone(&open.handle);
+        let handle = Arc::clone(open.handle());
         let job = Job::Preallocate { file: file.0, handle, from, how };
         if self.helpers.send(job).is_err() {
             self.open_file(file).stop_preallocating();
@@ -607,6 +609,9 @@ impl Disk {
         let id = self.next_file;
         self.next_file += 1;
         self.stats.set_direct(created.direct);
+        if !created.preallocates && self.preallocation.step_bytes > 0 {
+            self.stats.set_refuses_blocks();
+        }
         self.files.push(OpenFile::new(id, created));
         FileId(id)
     }

@@ -176,11 +176,12 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
             // Before the end is set, which would restore the length of a truncated file.
             let found = presence_of(&expected);
             faults.inspect(|faults| faults.wait_for_finish());
-            let Expected { file: handle, path, .. } = &expected;
+            let Expected { file: handle, path, .. } = expected;
             let (result, kept_bytes) = match end {
-                FileEnd::Cut(bytes) => (files::finish(handle, path, bytes, faults), bytes),
-                FileEnd::Delete => (std::fs::remove_file(path), 0),
+                FileEnd::Cut(bytes) => (files::finish(&handle, &path, bytes, faults), bytes),
+                FileEnd::Delete => (std::fs::remove_file(&path), 0),
             };
+            drop(handle);
             if let (Ok(()), Some(faults)) = (&result, faults) {
                 faults.add_space(blocks_bytes.saturating_sub(kept_bytes));
             }

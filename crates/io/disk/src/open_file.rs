@@ -12,7 +12,8 @@ use crate::files::{self, Created};
 /// A file of a disk.
 pub(crate) struct OpenFile {
     pub id: u64,
-    pub handle: Arc<File>,
+    /// Until the helper that ends the file has it.
+    handle: Option<Arc<File>>,
     pub path: PathBuf,
     pub direct: bool,
     /// The first write that failed: no later sync may then report that everything is durable.
@@ -48,7 +49,7 @@ impl OpenFile {
         let Created { handle, path, direct, allocated, preallocates } = created;
         Self {
             id,
-            handle,
+            handle: Some(handle),
             path,
             direct,
             write_error: None,
@@ -62,6 +63,17 @@ impl OpenFile {
             preallocates,
             ask_beyond: allocated / 2,
         }
+    }
+
+    /// The file, as long as it is not at the helper that ends it.
+    pub(crate) fn handle(&self) -> &Arc<File> {
+        self.handle.as_ref().expect("a file that is being ended is left alone")
+    }
+
+    /// The file, for the helper that ends it: whoever has it last closes it, which takes long on a
+    /// network file system that does not respond. None while another helper has it, too.
+    pub(crate) fn take_handle(&mut self) -> Option<Arc<File>> {
+        self.handle.take_if(|handle| Arc::strong_count(handle) == 1)
     }
 
     /// The end of the blocks that the file has, or gets from writes in progress.
@@ -117,7 +129,7 @@ impl OpenFile {
                 // they go back: others need them, and this file allocates with each write. No write
                 // has reached them. If that is refused, the file keeps these blocks until it is
                 // finished.
-                let _given_back = self.handle.set_len(self.end.max(from));
+                let _given_back = self.handle().set_len(self.end.max(from));
             }
             // Writes continue without; if the disk is broken, they report it.
             Err(_) => self.preallocates = false,

@@ -570,6 +570,7 @@ impl Live {
         };
         let ledger = self.total();
         let mut warnings = reported.warnings.clone();
+        warnings.extend(self.targets.iter().flat_map(LiveTarget::refusals));
         let lasting_warnings = warnings.len();
         let rejected_senders = reported.rejected_senders.iter().take(WARNINGS_MAX);
         warnings.extend(

@@ -64,6 +64,12 @@ impl LiveFolder {
         self.disk.get()
     }
 
+    /// What its file system has refused, for the operator.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = String> {
+        let refusals = self.disk.get().into_iter().flat_map(|disk| disk.refusals());
+        refusals.map(|what| format!("the file system of {} {what}", self.path.display()))
+    }
+
     pub(crate) fn show(&self, shown: ShownFolder) {
         *self.shown.lock() = shown;
     }

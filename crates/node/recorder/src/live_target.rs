@@ -113,6 +113,12 @@ impl LiveTarget {
         self.folders.iter().filter_map(LiveFolder::disk)
     }
 
+    /// What the file systems of its folders have refused, for the operator.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = String> {
+        let refusals = self.folders.iter().flat_map(LiveFolder::refusals);
+        refusals.map(|what| format!("target {}: {what}", self.name))
+    }
+
     /// Counts a frame, by what became of it.
     pub(crate) fn count<const N: usize>(
         &self,

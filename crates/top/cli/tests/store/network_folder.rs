@@ -1,0 +1,271 @@
+//! Folders on a network file system, for which a file system of the test stands in: what hangs is
+//! named and ridden out, and what fails is named. As root, with `/dev/fuse`; without, the tests say
+//! so and end.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use catchment_network_folder::{NetworkFolder, Operation, Refused};
+
+use super::*;
+
+/// A recorder with these targets, and a front-end that is connected to it.
+fn start(folder: &Path, targets: &str) -> (Node, Frontend) {
+    let address = free();
+    let sources =
+        SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
+    let text = format!(
+        r#"
+[control]
+requests_per_second = 1000000
+drain = "1 h"
+[memory]
+budget = "256 MiB"
+[build]
+timeout = "1 h"
+[frame]
+time = "20 ms"
+bytes = "1 MiB"
+[write]
+buffer_bytes = "256 KiB"
+preallocate_bytes = "1 MiB"
+file_bytes = "4 MiB"
+sync_interval = "20 ms"
+{targets}
+[[listen]]
+address = "{address}"
+{}"#,
+        sources.concat()
+    );
+    let node = Node::start(folder, &text, &[]);
+    until(&node, |state| state["state"] == "recording");
+    (node, front_end(&format!("catchment+tcp://{address}")))
+}
+
+fn target(name: &str, folders: &[PathBuf]) -> String {
+    format!("[[targets]]\nname = \"{name}\"\nfolders = {folders:?}\n")
+}
+
+fn until(node: &Node, reached: impl Fn(&Value) -> bool) -> Value {
+    let mut state = Value::Null;
+    wait_while(|| {
+        state = node.ctl(&["state"]);
+        !reached(&state)
+    });
+    state
+}
+
+fn until_alarm(node: &Node, name: &str) {
+    let is_it = |alarm: &Value| alarm["name"] == name && alarm["ended"].is_null();
+    wait_while(|| !node.ctl(&["alarms"])["alarms"].as_array().unwrap().iter().any(is_it));
+}
+
+/// Whether no disk buffer of the target is free.
+fn buffers_are_full(state: &Value) -> bool {
+    let buffers = &state["targets"][0]["buffers"];
+    buffers["capacity_bytes"].as_u64() > Some(0)
+        && buffers["level_bytes"] == buffers["capacity_bytes"]
+}
+
+fn end(node: Node, code: i32) {
+    node.signal(libc::SIGINT);
+    assert_eq!(node.ended().code(), Some(code));
+}
+
+#[test]
+fn writes_that_hang_are_named_and_ridden_out() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target("remote", &[runs.clone()]));
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    // More than the front-end may hold until it is durable.
+    send_these(&front_end, 2_000..12_000, |_| {
+        until(&node, buffers_are_full);
+        until_alarm(&node, "nothing_recorded");
+        let state = node.ctl(&["state"]);
+        assert_eq!((&state["state"], &state["loss"]["count"]), (&"recording".into(), &0.into()));
+        drop(stalled);
+    });
+    wait_durable(&front_end, 12_000);
+    // The same, until syncs succeed again.
+    let stalled = remote.stall(Operation::Sync);
+    send_these(&front_end, 12_000..14_000, |_| {
+        wait_while(|| remote.waiting(Operation::Sync) == 0);
+        drop(stalled);
+    });
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&runs), 14_000);
+}
+
+#[test]
+fn closes_that_hang_do_not_hold_up_the_next_files() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target("remote", &[runs.clone()]));
+    let stalled = remote.stall(Operation::Close);
+    send_these(&front_end, 0..8_000, |_| {});
+    wait_durable(&front_end, 8_000);
+    until(&node, |state| state["run"]["files"].as_u64() > Some(4));
+    assert!(remote.waiting(Operation::Close) > 0);
+    drop(stalled);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&runs), 8_000);
+}
+
+#[test]
+fn of_two_targets_the_one_whose_syncs_fail_is_named_and_the_other_has_everything() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = ["runs".into(), remote.path().join("runs")];
+    let targets = target("local", &runs[..1]) + &target("remote", &runs[1..]);
+    let (node, front_end) = start(folder.path(), &targets);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    remote.fail(Operation::Sync, Some(libc::EIO));
+    let mut failed = Value::Null;
+    send_these(&front_end, 2_000..6_000, |_| {
+        let state = until(&node, |state| state["targets"][1]["state"] == "fault");
+        until_alarm(&node, "target_fault");
+        failed = state["targets"].clone();
+    });
+    assert_eq!((&failed[0]["state"], &failed[1]["name"]), (&"recording".into(), &"remote".into()));
+    let reason = failed[1]["reason"].as_str().unwrap();
+    assert!(reason.contains(runs[1].to_str().unwrap()), "{reason}");
+    assert!(reason.contains("Input/output error"), "{reason}");
+    remote.fail(Operation::Sync, None);
+    until(&node, |state| state["targets"][1]["state"] == "recording");
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&folder.path().join("runs")), 6_000);
+    // What the other one lacks is counted there.
+    let run = Run::open(only(&runs[1])).unwrap();
+    let report = audit(&run).unwrap();
+    assert!(report.balance.holds() && report.differences.is_empty(), "{report:?}");
+}
+
+#[test]
+fn a_quota_that_is_used_up_in_the_middle_of_a_write_sends_files_to_another_folder() {
+    let refused = Refused { blocks: true, ..Refused::default() };
+    let Some(remote) = NetworkFolder::mount(refused) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = [remote.path().join("runs"), folder.path().join("local")];
+    let (node, front_end) = start(folder.path(), &target("both", &runs));
+    let folders = |state: &Value| state["targets"][0]["folders"].clone();
+    let is_current = |state: &Value| folders(state)[0]["is_current"] == true;
+    // Whichever has more space is first; the other one's turn comes.
+    let mut sent = 0;
+    while !is_current(&node.ctl(&["state"])) {
+        send_these(&front_end, sent..sent + 500, |_| {});
+        sent += 500;
+    }
+    // In no block, so that one write is cut short.
+    remote.limit(Some(1_000_001));
+    while !folders(&node.ctl(&["state"]))[0]["away"].is_string() {
+        send_these(&front_end, sent..sent + 500, |_| {});
+        sent += 500;
+    }
+    let away = folders(&node.ctl(&["state"]))[0]["away"].clone();
+    assert!(away.as_str().unwrap().contains("No space left on device"), "{away}");
+    send_these(&front_end, sent..sent + 4_000, |_| {});
+    sent += 4_000;
+    wait_durable(&front_end, sent);
+    let _closed = front_end.close(LONG);
+    node.signal(libc::SIGINT);
+    let code = node.ended().code();
+    let runs = runs.each_ref().map(|runs| only(runs));
+    let run = Run::open_folders(&runs, RunOptions::default()).unwrap();
+    let report = audit(&run).unwrap();
+    // What was being written there is lost, and counted.
+    let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
+    let lost = ledger[Entry::FragmentsDiscardedDisk];
+    assert_eq!(ledger[Entry::FragmentsRecorded] + lost, 3 * sent);
+    assert_eq!(report.verdict == Verdict::DataLost, lost > 0, "{report:?}");
+    assert_eq!(code, Some(if lost > 0 { 3 } else { 0 }), "{lost} lost");
+    assert!(verify(&run, |_| {}).is_intact());
+}
+
+#[test]
+fn without_direct_writes_and_blocks_ahead_all_is_recorded_and_said() {
+    let Some(remote) = NetworkFolder::mount(Refused { direct: true, blocks: true }) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    remote.halve_writes(true);
+    let (node, front_end) = start(folder.path(), &target("remote", &[runs.clone()]));
+    send_these(&front_end, 0..4_000, |_| {});
+    wait_durable(&front_end, 4_000);
+    let text = |state: &Value| state["warnings"].to_string();
+    let at = format!("target remote: the file system of {} ", runs.display());
+    let state = until(&node, |state| text(state).contains("does not preallocate"));
+    for what in ["refuses direct writes (O_DIRECT)", "does not preallocate (fallocate)"] {
+        assert!(text(&state).contains(&(at.clone() + what)), "{}", text(&state));
+    }
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&runs), 4_000);
+}
+
+#[test]
+fn a_storage_node_rides_out_its_folder_and_has_everything_once() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (address, stored) = (free(), remote.path().join("stored"));
+    configure_store_in(folder.path(), &[&stored], address, "");
+    let store = Store::start(folder.path(), address);
+    let target =
+        format!("[[targets]]\nname = \"node\"\nkind = \"store\"\naddress = \"{address}\"\n");
+    let (node, front_end) = start(folder.path(), &target);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    send_these(&front_end, 2_000..8_000, |_| {
+        until_alarm(&node, "target_away");
+        drop(stalled);
+    });
+    wait_durable(&front_end, 8_000);
+    remote.fail(Operation::Sync, Some(libc::EIO));
+    send_these(&front_end, 8_000..14_000, |_| {
+        until_alarm(&node, "target_away");
+        remote.fail(Operation::Sync, None);
+    });
+    wait_durable(&front_end, 14_000);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    store.end();
+    check(&only(&stored), 14_000);
+}
+
+#[test]
+#[ignore = "a minute, and as root: cargo xtask test-long runs it"]
+fn how_long_a_front_end_waits_while_files_take_two_seconds_to_close() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target("remote", &[runs.clone()]));
+    remote.delay(Operation::Close, Duration::from_secs(2));
+    let mut longest = Duration::ZERO;
+    let begin = Instant::now();
+    // 200 MB, in about 50 files.
+    for key in 0..45_000 {
+        for (index, source) in front_end.sources().iter().enumerate() {
+            let (bytes, before) = (content(index, key), Instant::now());
+            source.send(key, &bytes).unwrap();
+            longest = longest.max(before.elapsed());
+        }
+    }
+    wait_durable(&front_end, 45_000);
+    let seconds = begin.elapsed().as_secs_f64();
+    let longest_ms = longest.as_secs_f64() * 1e3;
+    println!("closes of 2 s: 45,000 events in {seconds:.1} s, longest pause {longest_ms:.0} ms");
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    let files = check(&only(&runs), 45_000).files().len();
+    assert!(files > 40, "{files}");
+}
