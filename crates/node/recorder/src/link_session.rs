@@ -230,6 +230,14 @@ impl Session {
         }
     }
 
+    /// Whether it ends by a framing fault. Its last message may wait for long for a sender that
+    /// does not read: meanwhile nothing more of it is looked at.
+    #[inline]
+    pub(crate) fn has_faulted(&self) -> bool {
+        let bye = self.ended.as_ref().and_then(|ended| ended.bye.as_ref());
+        bye.is_some_and(|bye| bye.reason == ByeReason::MALFORMED)
+    }
+
     /// Forgets its framing faults if something was taken since. Returns whether it does.
     pub(crate) fn forgive(&mut self) -> bool {
         let taken = || self.logs.iter().map(|log| u128::from(log.taken)).sum::<u128>();

@@ -315,7 +315,8 @@ impl Sessions {
     /// Takes the next message of a connection.
     pub(crate) fn message(&mut self, ingest: &mut Ingest, endpoint: usize, bytes: &[u8]) -> Flow {
         let Some(connection) = &mut self.connections[endpoint] else { return Flow::Refused };
-        if connection.refusal.is_some() || connection.kind.waits(&self.window) {
+        let has_faulted = connection.session.is_some_and(|one| self.sessions[one].has_faulted());
+        if connection.refusal.is_some() || has_faulted || connection.kind.waits(&self.window) {
             return Flow::Held;
         }
         let result = match connection.kind {

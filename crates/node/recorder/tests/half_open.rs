@@ -151,3 +151,19 @@ fn behind_its_resume_nothing_waits_for_a_half_open_front_end() {
     assert_eq!(last.ledger.sources[0][Entry::FragmentsMissing], 0);
     assert_eq!(run.read().1.verdict, Verdict::DataLost);
 }
+
+#[test]
+fn a_framing_fault_counts_once_though_its_sender_does_not_read_the_answer() {
+    let mut run = Stepped::begin(&config());
+    let mut near = FrontEnd::open(&mut run, "near", 0);
+    near.send(&mut run, 0);
+    run.pass(EACH_MS);
+    // Behind answers that it has not read there is no room for the last one.
+    run.write(near.control, &[0x5a; 40]);
+    run.pass(EACH_MS);
+    assert_eq!(run.count(Entry::PacketsRefused), 1);
+    assert!(near.bye(&run).is_none());
+    run.pass(1);
+    let bye = near.bye(&run).expect("its last message");
+    assert_eq!((bye.reason, bye.retry_ms), (ByeReason::MALFORMED, 1_000), "it may come again");
+}
