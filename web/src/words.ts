@@ -210,6 +210,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragment_parts_repeated: "parts of fragments that came twice",
   fragments_removed: "recorded fragments whose files were removed",
   fragments_unconfirmed: "recorded fragments that their disk did not confirm",
+  fragment_counts_unconfirmed: "other fragments whose counts the disk did not confirm",
   fragments_time_repeated: "fragments whose time came before",
   fragments_missing: "missing fragments",
   fragments_missing_unrecorded: "missing fragments of lost events",

@@ -221,6 +221,9 @@ entries! {
     /// Fragments of events before the latest key at which a required front-end began the run by its
     /// mark, or behind the earliest one at which one ended it: not recorded, and no loss.
     FragmentsOutsideRun = "fragments_outside_run", FragmentsOut;
+    /// Fragments that are counted, not recorded, in frames that were removed or that their disk did
+    /// not confirm: once such a frame is lost, no other count has them.
+    FragmentCountsUnconfirmed = "fragment_counts_unconfirmed", Note;
 }
 
 impl Entry {
@@ -342,6 +345,23 @@ impl SourceLedger {
         // Counts may come from a damaged file: they saturate.
         let counts = self.iter().filter(|(entry, _)| entry.role() == role).map(|(_, count)| count);
         counts.fold(0, u64::saturating_add)
+    }
+
+    /// Fragments that are counted for another reason than that they were recorded: those in no
+    /// frame, and recorded ones whose file is gone or may be.
+    pub fn counted_out(&self) -> u64 {
+        let is_counted_out = |entry: Entry| match entry.role() {
+            Role::FragmentsOut => entry != Entry::FragmentsRecorded,
+            Role::FragmentsLost => true,
+            _ => matches!(
+                entry,
+                Entry::FragmentsRemoved
+                    | Entry::FragmentsUnconfirmed
+                    | Entry::FragmentCountsUnconfirmed
+            ),
+        };
+        let counts = self.iter().filter(|(entry, _)| is_counted_out(*entry));
+        counts.map(|(_, count)| count).fold(0, u64::saturating_add)
     }
 
     /// Adds another ledger's counts to this one's.
@@ -533,6 +553,21 @@ mod tests {
         let ledger = Ledger { sources: vec![source.clone(), source] };
         assert!(ledger.balance().holds() && ledger.balance().lost_data());
         assert_eq!(ledger.balance().fragments_removed, 8);
+    }
+
+    #[test]
+    fn what_is_counted_out_is_all_that_is_accounted_for_and_not_recorded() {
+        let mut source = SourceLedger::default();
+        source[Entry::FragmentsReceived] = 20;
+        source[Entry::FragmentsRecorded] = 12;
+        source[Entry::FragmentsDiscardedOrder] = 5;
+        source[Entry::FragmentsDiscardedPaused] = 3;
+        assert!(source.balance().holds());
+        assert_eq!(source.counted_out(), 8);
+        source[Entry::FragmentsUnconfirmed] = 4;
+        source[Entry::FragmentsRemoved] = 2;
+        source[Entry::FragmentCountsUnconfirmed] = 1;
+        assert_eq!(source.counted_out(), 8 + 7);
     }
 
     #[test]

@@ -239,6 +239,7 @@ fn is_of_frames(entry: Entry) -> bool {
             | Entry::FragmentsDiscardedDisk
             | Entry::FragmentsRemoved
             | Entry::FragmentsUnconfirmed
+            | Entry::FragmentCountsUnconfirmed
             | Entry::FragmentsNotTaken
             | Entry::FragmentBytesNotTaken
     )

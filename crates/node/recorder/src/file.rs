@@ -43,15 +43,24 @@ pub(crate) struct FirstFile<S> {
 /// The stores of a target's folders, and the frames in them.
 pub(crate) type Files<S> = FrameFiles<S, FrameTag, Durability>;
 
-/// Recorded fragments of one file, by source: all of them, those that no sync covers yet, and those
-/// that the current sync covers.
+/// What frames account for of one source's fragments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accounted {
+    /// Fragments that are recorded in them.
+    pub(crate) recorded: u64,
+    /// Fragments that they count for other reasons (`SourceLedger::counted_out`).
+    pub(crate) counted: u64,
+}
+
+/// Recorded fragments of one file, by source: all of them, and what its frames account for that no
+/// sync covers yet, or that the current sync covers.
 #[derive(Debug)]
 pub(crate) struct Durability {
     /// The sum of what its recorded frames count.
     frames: Ledger,
     fragments: Vec<u64>,
-    not_durable: Vec<u64>,
-    syncing: Option<Vec<u64>>,
+    not_durable: Vec<Accounted>,
+    syncing: Option<Vec<Accounted>>,
     /// Whether a frame was recorded since the last sync began that is to be synced even without
     /// fragments.
     is_due: bool,
@@ -59,8 +68,9 @@ pub(crate) struct Durability {
 
 impl Durability {
     fn new(sources: usize) -> Self {
-        let (none, frames) = (vec![0; sources], Ledger::new(sources));
-        Self { frames, fragments: none.clone(), not_durable: none, syncing: None, is_due: false }
+        let (fragments, not_durable) = (vec![0; sources], vec![Accounted::default(); sources]);
+        let frames = Ledger::new(sources);
+        Self { frames, fragments, not_durable, syncing: None, is_due: false }
     }
 
     /// The header's writes have completed. With `is_due` it is synced even without frames.
@@ -74,8 +84,11 @@ impl Durability {
         self.is_due |= is_due;
         let sums = self.not_durable.iter_mut().zip(&mut self.fragments);
         for ((not_durable, all), counts) in sums.zip(&tag.counts) {
-            *not_durable += counts.fragments;
+            not_durable.recorded += counts.fragments;
             *all += counts.fragments;
+        }
+        for (sum, increment) in self.not_durable.iter_mut().zip(&tag.increment.sources) {
+            sum.counted += increment.counted_out();
         }
         self.frames.add(&tag.increment);
         // One that stands for others has none of their fragments.
@@ -96,34 +109,39 @@ impl Durability {
         &self.fragments
     }
 
-    /// Moves the recorded fragments to the sync that is about to begin. False if there are none, or
-    /// a sync is in progress.
+    /// Moves what no sync covers to the one that is about to begin. False if no fragments are
+    /// recorded there, or a sync is in progress.
     pub(crate) fn begin_sync(&mut self) -> bool {
-        let is_due = self.is_due || self.not_durable.iter().any(|&count| count > 0);
+        let is_due = self.is_due || self.not_durable.iter().any(|one| one.recorded > 0);
         if self.syncing.is_some() || !is_due {
             return false;
         }
         self.is_due = false;
-        let none = vec![0; self.not_durable.len()];
+        let none = vec![Accounted::default(); self.not_durable.len()];
         self.syncing = Some(std::mem::replace(&mut self.not_durable, none));
         true
     }
 
     pub(crate) fn sync_refused(&mut self) {
         self.is_due = true;
-        for (sum, count) in self.not_durable.iter_mut().zip(self.syncing.take().unwrap_or_default())
-        {
-            *sum += count;
+        for (sum, one) in self.not_durable.iter_mut().zip(self.syncing.take().unwrap_or_default()) {
+            sum.recorded += one.recorded;
+            sum.counted += one.counted;
         }
     }
 
     /// The fragments that a successful sync has made durable.
     pub(crate) fn sync_done(&mut self) -> Vec<u64> {
-        self.syncing.take().unwrap_or_default()
+        self.syncing.take().unwrap_or_default().iter().map(|one| one.recorded).collect()
     }
 
     /// The fragments that a successful close has made durable.
     pub(crate) fn close_done(&mut self) -> Vec<u64> {
+        self.close_failed().iter().map(|one| one.recorded).collect()
+    }
+
+    /// What no sync has made durable, by source.
+    pub(crate) fn close_failed(&mut self) -> Vec<Accounted> {
         self.sync_refused();
         std::mem::take(&mut self.not_durable)
     }

@@ -246,8 +246,9 @@ impl TargetLedger {
         self.settlement.as_mut().map(act);
     }
 
-    /// Counts the fragments recorded in a file that is gone or was truncated, and warns, since
-    /// recording may resume too soon for the fault to be seen. Returns the reason.
+    /// Counts the fragments recorded in a file that is gone or was truncated, and those that only
+    /// its frames count, and warns, since recording may resume too soon for the fault to be seen.
+    /// Returns the reason.
     pub(crate) fn count_removed(&mut self, file: &mut OpenFile, presence: Presence) -> String {
         (file.failed, file.gone) = (true, true);
         let path = file.path.display();
@@ -264,7 +265,18 @@ impl TargetLedger {
             };
             self.removed(source, removed);
         }
-        if matches!(presence, Presence::Removed { .. } | Presence::Truncated) {
+        let counts = match presence {
+            // None of the frames so far is left.
+            Presence::Removed { others: false } => Some(self.total().since(&self.carried)),
+            Presence::Removed { others: true } | Presence::Truncated => {
+                Some(file.attached.frames().clone())
+            }
+            Presence::There | Presence::Elsewhere => None,
+        };
+        if let Some(counts) = counts {
+            for (source, counts) in (0..).map(SourceId).zip(&counts.sources) {
+                self.add(source, Entry::FragmentCountsUnconfirmed, counts.counted_out());
+            }
             self.settle(|one| one.removed(file.id, file.index));
         }
         self.warn_once(reason.clone());
@@ -273,9 +285,11 @@ impl TargetLedger {
 
     /// A file's disk did not confirm what was recorded in it since its last sync that succeeded:
     /// the next frame says so, and has its positions, so that senders need not keep it for good.
+    /// Below these are also fragments that only the file's frames count.
     pub(crate) fn unconfirmed(&mut self, file: &mut OpenFile) {
-        for (source, count) in (0..).map(SourceId).zip(file.attached.close_done()) {
-            self.add(source, Entry::FragmentsUnconfirmed, count);
+        for (source, one) in (0..).map(SourceId).zip(file.attached.close_failed()) {
+            self.add(source, Entry::FragmentsUnconfirmed, one.recorded);
+            self.add(source, Entry::FragmentCountsUnconfirmed, one.counted);
         }
         self.settle(|one| one.removed(file.id, file.index));
     }

@@ -1,14 +1,17 @@
 //! What becomes of a run's files when the disk refuses some of them, or somebody cuts them: the
 //! recorder's agents, stepped in virtual time.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::support;
-use catchment_model::Entry;
+use catchment_frame::{FileReader, FrameKind, frame_ledger};
+use catchment_model::{Entry, Ledger};
 use catchment_ports::StoreFaults;
-use catchment_recorder::{RecorderConfig, Snapshot, State};
+use catchment_recorder::{RecorderConfig, Snapshot, SourceConfig, State};
 use catchment_storage::Verdict;
-use support::stepped::Stepped;
+use support::front_end::fragments;
+use support::stepped::{MS, Stepped};
 
 const ALWAYS: u64 = 1_000_000;
 const NO_NEXT_FILE: StoreFaults = StoreFaults { open_errors: ALWAYS, ..NO_FAULTS };
@@ -203,6 +206,99 @@ fn a_file_that_is_removed_is_left_and_what_was_recorded_in_it_is_counted() {
     let last = run.end();
     assert!(last.ledger.balance().lost_data());
     assert!(warned(&last, "was removed while it was being written"));
+}
+
+/// A front-end's source, in files that no sync makes durable before they are closed, and that are
+/// closed after that time.
+fn unsynced(file_time_ns: Option<u64>) -> RecorderConfig {
+    let mut config = support::detector::small_frames("".as_ref(), None);
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    config.sources = vec![SourceConfig::over_session("camera", address)];
+    config.write.sync_interval_ns = 3_600_000 * MS;
+    config.write.file_time_ns = file_time_ns;
+    config
+}
+
+fn pass_until(run: &mut Stepped, reached: impl Fn(&Stepped) -> bool) {
+    for _ in 0..5_000 {
+        if reached(run) {
+            return;
+        }
+        run.pass(1);
+    }
+    panic!("{:?}", run.snapshot());
+}
+
+/// Records three fragments of such a source, and refuses one whose key does not rise.
+fn record_three_of_four(run: &mut Stepped, data: usize) {
+    run.write(data, &fragments(1, 0, 0, &[(0, &[1]), (1, &[2]), (0, &[3]), (2, &[4])]));
+    run.sent(4);
+    pass_until(run, |run| run.count(Entry::FragmentsRecorded) == 3);
+    assert_eq!(run.count(Entry::FragmentsDiscardedOrder), 1);
+}
+
+/// The file that has rows of events.
+fn file_with_rows(run: &Stepped) -> PathBuf {
+    let has_rows = |bytes: Vec<u8>| {
+        let reader = FileReader::open(bytes).expect("opens");
+        let mut frames = reader.frames().iter();
+        frames.any(|frame| frame.info.kind == FrameKind::Events && frame.info.rows > 0)
+    };
+    let mut with_rows = run.frame_files().into_iter().filter(|(_, bytes)| has_rows(bytes.clone()));
+    let (path, _) = with_rows.next().expect("one has them");
+    assert!(with_rows.next().is_none());
+    path
+}
+
+/// The sum of what the frames of the files count.
+fn sum_of_frames(run: &Stepped) -> Ledger {
+    let mut sum = Ledger::new(1);
+    for (_, bytes) in run.frame_files() {
+        let reader = FileReader::open(bytes).expect("opens");
+        (0..reader.frames().len()).for_each(|frame| sum.add(&frame_ledger(&reader, frame).0));
+    }
+    sum
+}
+
+#[test]
+fn what_only_an_unconfirmed_file_records_or_counts_is_counted_in_the_next_one() {
+    let mut run = Stepped::begin(&unsynced(Some(200 * MS)));
+    let data = run.open_session("camera");
+    record_three_of_four(&mut run, data);
+    run.disk.set_faults(StoreFaults { finish_errors: ALWAYS, ..NO_FAULTS });
+    pass_until(&mut run, |run| run.count(Entry::FragmentsUnconfirmed) > 0);
+    run.disk.set_faults(NO_FAULTS);
+    let counts = [Entry::FragmentsUnconfirmed, Entry::FragmentCountsUnconfirmed];
+    assert_eq!(counts.map(|entry| run.count(entry)), [3, 1]);
+    let last = run.end();
+    assert!(last.ledger.balance().lost_data() && last.ledger.balance().fragments_removed == 3);
+    // While the file is there, the frames count what the recorder does.
+    let mut expected = last.ledger;
+    expected.sources[0][Entry::FragmentsDurable] = 0;
+    assert_eq!(sum_of_frames(&run), expected);
+    // A power cut takes it, and the others still account for each fragment.
+    let path = file_with_rows(&run);
+    run.files.remove(&path);
+    let left = sum_of_frames(&run);
+    assert_eq!(left.total()[Entry::FragmentsDiscardedOrder], 0, "it stood in the file alone");
+    assert_eq!((left.total()[Entry::FragmentsRecorded], left.total().counted_out()), (0, 4));
+}
+
+#[test]
+fn what_only_a_removed_file_counts_is_counted_in_the_next_one() {
+    // As the only file of its run, and beside others.
+    for others in [false, true] {
+        let mut run = Stepped::begin(&unsynced(others.then_some(200 * MS)));
+        let data = run.open_session("camera");
+        record_three_of_four(&mut run, data);
+        let path = file_with_rows(&run);
+        run.files.remove(&path);
+        pass_until(&mut run, |run| run.count(Entry::FragmentsRemoved) > 0);
+        run.end();
+        let left = sum_of_frames(&run).total();
+        let counts = [Entry::FragmentsRemoved, Entry::FragmentCountsUnconfirmed];
+        assert_eq!(counts.map(|entry| left[entry]), [3, 1], "others: {others}");
+    }
 }
 
 #[test]

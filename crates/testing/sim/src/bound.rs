@@ -109,6 +109,13 @@ fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
         let count = total[Entry::FragmentsDiscardedDisk];
         return Err(format!("{count} fragments were discarded, and the disk did nothing wrong"));
     }
+    let unconfirmed = [Entry::FragmentsUnconfirmed, Entry::FragmentCountsUnconfirmed];
+    let unconfirmed: u64 = unconfirmed.into_iter().map(|entry| total[entry]).sum();
+    if life.disk.is_empty() && unconfirmed > 0 {
+        return Err(format!(
+            "{unconfirmed} fragments are in doubt, and the disk did nothing wrong"
+        ));
+    }
     let longest = crate::plan::PART_FRAGMENT_BYTES_MAX;
     let was_spent = |name: &str| {
         let fill = life.last.fills.iter().find(|fill| fill.name == name);

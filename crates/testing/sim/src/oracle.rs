@@ -425,7 +425,8 @@ impl<'a> Check<'a> {
             self.recorded.files.iter().try_for_each(contents::check)?;
         }
         let lost = self.ledger.balance().lost_data();
-        let is_late = |source| self.is_unconfirmed_late(source, &toc.ledger);
+        let entry = Entry::FragmentsUnconfirmed;
+        let is_late = |source| self.is_unconfirmed_late(source, entry, &toc.ledger);
         let is_known = !(0..self.ledger.sources.len()).any(is_late);
         if is_known && toc.data_lost() != lost {
             return Err(format!("the last file says lost: {}, the ledger {lost}", toc.data_lost()));

@@ -365,7 +365,12 @@ fn counts_out(name: &str, count: u64) -> u64 {
     let is_out = |entry: Entry| {
         matches!(entry.role(), Role::FragmentsOut | Role::FragmentsLost)
             && entry != Entry::FragmentsRecorded
-            || matches!(entry, Entry::FragmentsRemoved | Entry::FragmentsUnconfirmed)
+            || matches!(
+                entry,
+                Entry::FragmentsRemoved
+                    | Entry::FragmentsUnconfirmed
+                    | Entry::FragmentCountsUnconfirmed
+            )
     };
     if entry.is_some_and(is_out) { count } else { 0 }
 }

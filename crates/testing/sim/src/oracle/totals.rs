@@ -19,8 +19,7 @@ impl Check<'_> {
                 if entry == Entry::FragmentsDurable {
                     continue;
                 }
-                let is_late =
-                    entry == Entry::FragmentsUnconfirmed && self.is_unconfirmed_late(source, toc);
+                let is_late = self.is_unconfirmed_late(source, entry, toc);
                 let count = if is_late { total } else { count };
                 if total != count {
                     return Err(format!("source {source}: {entry}: {count}, TOC {total}"));
@@ -39,14 +38,17 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether the disk did not confirm the last file, which cannot say so itself.
+    /// Whether that is a count of what the disk did not confirm of the last file, which cannot say
+    /// so itself.
     pub(super) fn is_unconfirmed_late(
         &self,
         source: usize,
+        entry: Entry,
         toc: &BTreeMap<(usize, String), u64>,
     ) -> bool {
-        let entry = Entry::FragmentsUnconfirmed;
         let said = toc.get(&(source, entry.name().to_owned())).copied().unwrap_or(0);
-        !self.life.disk.is_empty() && self.ledger.sources[source][entry] > said
+        let unconfirmed = [Entry::FragmentsUnconfirmed, Entry::FragmentCountsUnconfirmed];
+        let is_more = self.ledger.sources[source][entry] > said;
+        unconfirmed.contains(&entry) && !self.life.disk.is_empty() && is_more
     }
 }
