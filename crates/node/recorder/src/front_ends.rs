@@ -487,6 +487,9 @@ impl FrontEnd {
     /// Another session of its name begins: nobody will answer what this one was asked for.
     pub(crate) fn begin(&mut self, is_required: bool, release: Release) {
         self.withdraw(|_, _| true);
+        // What another process has reported says nothing of this one.
+        self.status.clear();
+        self.reports.clear();
         (self.is_required, self.change_sent) = (is_required, 0);
         (self.given_up, self.has_been_full) = (None, false);
         self.keeps_until = match release {

@@ -13,8 +13,8 @@ use catchment_wire::event_link::{
 };
 use catchment_wire::session::{
     self as wire, Answer, AnswerKind, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Command, Control,
-    Encoder, Fields, Grant, GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Service,
-    Text, parse,
+    Encoder, Fields, Grant, GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Report,
+    Service, Text, Value, ValueKind, ValueType, parse,
 };
 
 use self::log::{Log, What};
@@ -54,6 +54,11 @@ pub struct Naive {
     pub answers_commands: bool,
     /// Whether it marks begin and end of runs.
     pub marks_runs: bool,
+    /// Whether it reports before each ping how many items its logs have; what it has reported
+    /// before pings that are not answered, and before the last one that is.
+    pub reports: bool,
+    unheard: VecDeque<(u64, Vec<u64>)>,
+    heard: Vec<u64>,
     command: RunCommand,
     answer: Option<AnswerKind>,
     /// Where that has brought it, and in the run of which number.
@@ -123,6 +128,9 @@ impl Naive {
             silent_ns: 0,
             answers_commands: false,
             marks_runs: false,
+            reports: false,
+            unheard: VecDeque::new(),
+            heard: vec![0; logs.len()],
             command: RunCommand { number: 0, kind: 0, run_number: 0, settings: Vec::new() },
             answer: None,
             at: (wire::Stage::None, 0),
@@ -178,6 +186,17 @@ impl Naive {
     /// Items of a log so far, and its durable position.
     pub fn status(&self, log: usize) -> (u64, u64) {
         (self.logs[log].made, self.logs[log].durable)
+    }
+
+    /// How many items of a log its recorder must have heard of at least; none while it is away.
+    pub fn reported(&self, log: usize) -> Option<u64> {
+        matches!(self.phase, Phase::Open).then(|| self.heard[log])
+    }
+
+    /// The first bytes that it says.
+    pub fn hello_alone(&mut self) -> Vec<u8> {
+        self.hello();
+        std::mem::take(&mut self.control.bytes).into()
     }
 
     /// Why it has ended.
@@ -249,6 +268,9 @@ impl Naive {
         self.data.iter_mut().for_each(|data| *data = Outgoing::default());
         self.inbox.clear();
         (self.has_preamble, self.received, self.welcome, self.granted) = (false, 0, None, 0);
+        // Another recorder may have heard nothing.
+        self.unheard.clear();
+        self.heard.fill(0);
     }
 
     /// Takes what came on control.
@@ -309,7 +331,11 @@ impl Naive {
                     self.actions.extend(data.map(Action::Connect));
                 }
             }
-            Control::Positions(_, logs) => {
+            Control::Positions(positions, logs) => {
+                let is_answered = |(cookie, _): &mut (u64, _)| *cookie <= positions.cookie;
+                while let Some((_, made)) = self.unheard.pop_front_if(is_answered) {
+                    self.heard = made;
+                }
                 for one in logs.iter() {
                     let log = &mut self.logs[one.log as usize];
                     log.durable = log.durable.max(one.durable);
@@ -464,6 +490,9 @@ impl Naive {
 
     fn ping(&mut self) {
         self.cookie += 1;
+        if self.reports {
+            self.report();
+        }
         let Self { cookie, logs, control, chance, .. } = self;
         if chance.chance(100) {
             control.skipped();
@@ -477,6 +506,28 @@ impl Naive {
             }
             message.finish("", &[])
         });
+    }
+
+    /// Reports how many items each log has, by the name that the clients give to that.
+    fn report(&mut self) {
+        let made: Vec<u64> = self.logs.iter().map(|log| log.made).collect();
+        let record = |(log, made): (u32, &u64)| Value {
+            kind: ValueKind::COUNTER,
+            value_type: ValueType::U64,
+            flags: 0,
+            log,
+            value: made.to_le_bytes(),
+            min: [0; 8],
+            max: [0; 8],
+            unit: Text::new("items").expect("a unit"),
+            name: Text::new("made").expect("a name"),
+        };
+        self.control.message(|out, number| {
+            let mut message = Encoder::begin(out, number, &Report {});
+            assert!((0..).zip(&made).map(record).all(|one| message.push(&one)), "they fit");
+            message.finish("", &[])
+        });
+        self.unheard.push_back((self.cookie, made));
     }
 
     /// Makes the next message of a data connection.

@@ -145,6 +145,14 @@ impl Peer {
         }
     }
 
+    /// How many items of a log its recorder must have heard of at least; none while it is away.
+    pub fn reported(&self, log: usize) -> Option<u64> {
+        match self {
+            Self::Client(session) => matches!(session.state(), SenderState::Open).then_some(0),
+            Self::Naive(naive) => naive.reported(log),
+        }
+    }
+
     /// As [`SenderSession::work`].
     pub fn work(&mut self, now_ns: u64) -> Step {
         match self {

@@ -41,6 +41,8 @@ pub enum Action {
     Pass(usize),
     /// Something happens to a front-end.
     Trouble(usize, Trouble),
+    /// Somebody comes under the name of a front-end, or goes.
+    Stranger(usize),
     /// A source sends again what it sent last, so many times, and as many packets that are none.
     Flood {
         /// The source.

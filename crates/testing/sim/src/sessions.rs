@@ -1,10 +1,11 @@
 //! Front-ends that deliver sources over sessions: which ones a run has, and what they do.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use catchment_builder::SourceRole;
 use catchment_fixtures::Random;
+use catchment_recorder::{FrontEnd as Shown, Report, Scalar};
 use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
 use catchment_wire::event_link::{CommandKind, KeyKind};
 use catchment_wire::session::{AnswerKind, Release};
@@ -40,6 +41,8 @@ pub struct SenderPlan {
     pub is_naive: bool,
     /// Whether it marks begin and end of runs.
     pub marks: bool,
+    /// Whether the naive one reports what it has.
+    pub reports: bool,
     /// What it does with commands; none: it is given none, or its client agrees to all.
     pub manners: Option<Manners>,
 }
@@ -102,6 +105,7 @@ impl Drawn {
 /// Two runs of five have front-ends: half of these nothing else.
 pub fn draw(case: &Case) -> Drawn {
     let (mut chance, mut marks) = (case.chance("sessions"), case.chance("marks"));
+    let mut reports = case.chance("reports");
     let kind = chance.index(5);
     if kind > 1 {
         return Drawn::default();
@@ -145,6 +149,7 @@ pub fn draw(case: &Case) -> Drawn {
             is_odd: chance.chance(500),
             is_naive: chance.chance(400),
             marks: marks.chance(800),
+            reports: reports.chance(500),
             manners: None,
         });
         if drawn.sources.len() == SOURCES_MAX {
@@ -427,6 +432,33 @@ impl FrontEnd {
         }
     }
 
+    /// What is shown of it is what it has reported in this session.
+    pub fn check_reports(&mut self, shown: &BTreeMap<String, Shown>) {
+        let Some(shown) = shown.get(&self.plan.name) else { return };
+        for log in 0..self.plan.sources.len() {
+            let Some(least) = self.peer.reported(log) else { return };
+            let most = self.peer.status(log).made;
+            let name = format!("{}.made", self.plan.source_name(log as u32));
+            let made = match shown.reports.get(&name) {
+                Some(Report::Counter { value: Scalar::U64(made), .. }) => *made,
+                _ => 0,
+            };
+            if !(least..=most).contains(&made) {
+                self.blame(|| format!("{name} is shown as {made}, it was {least} to {most}"));
+            }
+        }
+    }
+
+    /// What a sender of its name says that has keys of a kind which the run does not take.
+    pub fn hello_of_stranger(&self, number: u64) -> Vec<u8> {
+        let mut logs = logs(&self.config);
+        for log in &mut logs {
+            (log.key_kind, log.key_bits) = (KeyKind::Time, 64);
+        }
+        let of = (number, self.config.name.as_str());
+        Naive::new(of, &logs, self.config.release, Random::new(number)).hello_alone()
+    }
+
     /// What it counts itself of its present session must be what it was told.
     pub fn check_status(&mut self) {
         let session = self.sessions.last().expect("a session");
@@ -455,6 +487,15 @@ fn peer(plan: &SenderPlan, config: &SenderConfig, number: u64, chance: &mut Rand
         let session = SenderSession::new(config.clone(), number, seed);
         return Peer::Client(Box::new(session.expect("a configuration of a sender")));
     }
+    let of = (number, config.name.as_str());
+    let mut naive = Naive::new(of, &logs(config), config.release, Random::new(seed));
+    (naive.answers_commands, naive.marks_runs) = (plan.manners.is_some(), plan.marks);
+    naive.reports = plan.reports;
+    Peer::Naive(Box::new(naive))
+}
+
+/// The logs of a naive sender with that configuration.
+fn logs(config: &SenderConfig) -> Vec<LogConfig> {
     let log = |source: &SourceConfig| LogConfig {
         name: source.name.clone(),
         key_kind: source.key_kind,
@@ -462,11 +503,7 @@ fn peer(plan: &SenderPlan, config: &SenderConfig, number: u64, chance: &mut Rand
         fragment_bytes_max: source.fragment_bytes_max,
         ring_bytes: config.ring_bytes(source),
     };
-    let logs: Vec<LogConfig> = config.sources.iter().map(log).collect();
-    let of = (number, config.name.as_str());
-    let mut naive = Naive::new(of, &logs, config.release, Random::new(seed));
-    (naive.answers_commands, naive.marks_runs) = (plan.manners.is_some(), plan.marks);
-    Peer::Naive(Box::new(naive))
+    config.sources.iter().map(log).collect()
 }
 
 /// The most sources over sessions.

@@ -18,6 +18,7 @@ use crate::plan::{BEGIN_NS, MS, Plan, S, SourcePlan};
 use crate::recorder::{Life, Recorder};
 use crate::schedule::{Action, Death, Schedule, SlowNetwork};
 use crate::sessions::{FrontEnd, LogPlan};
+use crate::strangers::Strangers;
 use crate::streams::{Mishap, Streams};
 use crate::trace::{Event, Trace};
 use crate::verdict::{self, Watcher};
@@ -69,6 +70,7 @@ struct World<'a> {
     links: Vec<LinkState>,
     streams: Streams,
     front_ends: Vec<(FrontEnd, Wires)>,
+    strangers: Strangers,
     sent: Sent,
     files: MemoryFiles,
     recorder: Option<Recorder>,
@@ -104,6 +106,7 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         links: LinkState::of_plan(plan),
         streams: Streams::of_plan(plan),
         front_ends: wires::front_ends(plan),
+        strangers: Strangers::new(plan.case.chance("strangers")),
         sources: (0..plan.sources.len()).map(|index| SourceState::new(index, plan)).collect(),
         sent: Sent { sources: (0..plan.endpoints()).map(|_| SentBySource::default()).collect() },
         files: MemoryFiles::default(),
@@ -256,6 +259,7 @@ impl World<'_> {
                 }
                 Action::Pass(index) => self.pass(index),
                 Action::Trouble(index, what) => self.trouble(index, what),
+                Action::Stranger(index) => self.visit(index)?,
                 Action::HoldReceive(until_ns) => self.hold_receive(until_ns),
                 Action::Flood { source, count } => self.flood(source, count),
                 Action::Deliver { source, packet } => self.deliver(source, packet),
@@ -404,6 +408,9 @@ impl World<'_> {
         let life = self.lives.len();
         let recorder = self.recorder.as_mut().map(|recorder| (recorder, life));
         let passed = wires.pass(now_ns, front_end, recorder, &mut self.network);
+        if let Some(recorder) = self.recorder.as_ref().filter(|_| passed.bytes[1] > 0) {
+            front_end.check_reports(&recorder.observer.front_ends().list());
+        }
         for why in wires.breaks.drain(..) {
             let name = &front_end.plan.name;
             self.trace.push(now_ns, Event::Told(format!("{name} closes its connections: {why}")));
@@ -422,6 +429,20 @@ impl World<'_> {
         self.trace.push(now_ns, Event::Fault(format!("{}: {what:?}", front_end.plan.name)));
         wires.suffer(now_ns, what, front_end, self.recorder.as_mut(), &mut self.network);
         self.pass_at(index, now_ns);
+        if let Some(in_ns) = self.strangers.come_ns(what) {
+            self.at(now_ns + in_ns, Action::Stranger(index));
+        }
+    }
+
+    fn visit(&mut self, index: usize) -> Result<(), String> {
+        let (now_ns, life) = (self.now_ns(), self.lives.len());
+        let Self { strangers, front_ends, recorder, trace, .. } = self;
+        let Some(recorder) = recorder else { return Ok(()) };
+        let front_end = (index, &front_ends[index].0);
+        if let Some(in_ns) = strangers.visit(now_ns, front_end, (recorder, life), trace)? {
+            self.at(now_ns + in_ns, Action::Stranger(index));
+        }
+        Ok(())
     }
 
     /// Front-ends are called when there is something to be read.

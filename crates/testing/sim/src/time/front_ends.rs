@@ -114,6 +114,7 @@ fn sender(case: &Case, number: usize, are_together: bool) -> SenderPlan {
         is_odd: chance.below(3) == 0,
         is_naive: chance.below(3) == 0,
         marks: false,
+        reports: false,
         manners: None,
     }
 }
@@ -334,5 +335,6 @@ const TROUBLES: [Fault; 6] = [
 /// answers are late is not back in time.
 const SLOW: [Fault; 2] = [Fault::SingleBytes, Fault::LateAnswers];
 const BESIDE_CUTS: [Fault; 2] = [Fault::Cut, Fault::SingleBytes];
-/// How long before it goes on a source says that it is no longer idle.
-const ACTIVE_BEFORE_NS: u64 = 200 * MS;
+/// How long before it goes on a source says that it is no longer idle: half of the shortest
+/// time-out, after which nobody would wait for it any more.
+const ACTIVE_BEFORE_NS: u64 = 100 * MS;

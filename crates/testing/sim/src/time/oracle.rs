@@ -327,19 +327,26 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Whether nobody knows how the times of these sources compare: all their cycles are short, and
-    /// they differ. A clock that lies, of a longer cycle, may have put them all into a later one.
-    fn are_of_unknown_cycles(&self, sources: impl Iterator<Item = usize>) -> bool {
-        let cycles = sources.map(|source| self.outcome.plan.sources[source].cycle_ns());
-        let cycles: BTreeSet<u128> = cycles.collect();
-        let are_short = cycles.last().is_some_and(|longest| *longest < CYCLE_NS_LONG);
-        are_short && cycles.len() > 1 && !self.liars().is_empty()
+    /// Whether nobody knows how the times of these sources compare: their cycles differ, and are
+    /// short, at least of those that say in which cycle the others are. A clock that lies, of a
+    /// longer cycle, may have put them all into a later one.
+    fn are_of_unknown_cycles(
+        &self,
+        sources: impl Iterator<Item = usize>,
+        says: impl Fn(usize) -> bool,
+    ) -> bool {
+        let cycle_ns = |source: usize| self.outcome.plan.sources[source].cycle_ns();
+        let sources: Vec<usize> = sources.collect();
+        let all: BTreeSet<u128> = sources.iter().map(|&source| cycle_ns(source)).collect();
+        let mut saying = sources.into_iter().filter(|&source| says(source));
+        let are_short = saying.all(|source| cycle_ns(source) < CYCLE_NS_LONG);
+        are_short && all.len() > 1 && !self.liars().is_empty()
     }
 
     /// The times of a row's fragments, each in the cycle of its clock that is nearest to that of
     /// the longest cycle. None where their cycles are not known.
     fn times(&self, row: &Row) -> Option<Vec<(Id, i128)>> {
-        if self.are_of_unknown_cycles(row.members.iter().map(|id| id.0)) {
+        if self.are_of_unknown_cycles(row.members.iter().map(|id| id.0), |_| true) {
             return None;
         }
         let cycle_ns = |id: &Id| self.outcome.plan.sources[id.0].cycle_ns();
@@ -462,7 +469,8 @@ impl<'a> Check<'a> {
     /// longer cycle lied: a cycle later, times are apart by what the cycles differ in.
     fn others(&self) -> Result<u64, String> {
         let honest = (0..self.honest.len()).filter(|&source| self.honest[source]);
-        if self.are_of_unknown_cycles(honest) {
+        // A sparse one may come when the others are in some cycle.
+        if self.are_of_unknown_cycles(honest, |one| self.role(one) != SourceRole::Sparse) {
             return Ok(0);
         }
         let mut model = groups(&self.arrived(), &self.rule, &self.expected_in);
