@@ -21,8 +21,8 @@
 //! Files that were closed say what their frames count, and how far sources were decided: only the
 //! frames of the others are read. A file may be closed and not durable, that is, not in the list of
 //! files: its table of contents is read too, made again if a power cut took a part of it, and
-//! synced. A place that the run does not need is looked at apart, for at
-//! most 2 s longer than the required ones: if it cannot take part, the run goes on without it.
+//! synced. A place that the run does not need is looked at apart, for at most 2 s longer than the
+//! required ones: if it cannot take part, the run goes on without it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
