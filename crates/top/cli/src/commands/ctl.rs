@@ -487,6 +487,19 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_says_for_how_long_its_disk_is_waited_for() {
+        let folder = |waits_seconds: f64| {
+            folder_line(&json!({
+                "path": "/data", "free_bytes": 1_u64 << 30, "is_current": true, "away": null,
+                "waits_seconds": waits_seconds,
+            }))
+        };
+        assert_eq!(folder(0.9), "  /data: 1.07 GB free, written now");
+        let waits = ", a write, a sync or a close has not completed for 12 s";
+        assert_eq!(folder(12.3), format!("{}{waits}", folder(0.0)));
+    }
+
+    #[test]
     fn a_spill_is_one_line_with_what_waits_and_what_is_damaged() {
         let mut spill = json!({
             "target": "node", "folder": "/spill", "bytes_max": 1_u64 << 30, "frames_waiting": 12,
