@@ -123,7 +123,7 @@ impl Receive {
         let mut accepted = 0;
         let received = self.ingress.poll(&mut |Arrival { endpoint, sender, piece }| {
             if !intake.has_room(endpoint) {
-                return if intake.is_of_session(endpoint) { Flow::Held } else { Flow::Paused };
+                return if intake.put_off(endpoint) { Flow::Held } else { Flow::Paused };
             }
             match piece {
                 Piece::Datagrams(_) if is_over => {}

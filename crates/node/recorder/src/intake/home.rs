@@ -1,4 +1,4 @@
-//! Where the sessions of a thread come from, and where they go on.
+//! Where the sessions of a thread come from, where they go on, and when they wait.
 
 use super::Intake;
 use crate::standby::Home;
@@ -23,6 +23,12 @@ impl Intake {
         });
         home.put_sessions(sessions.collect());
         true
+    }
+
+    /// Has a connection of a session wait for room. Returns false if the endpoint is none.
+    pub(crate) fn put_off(&mut self, endpoint: usize) -> bool {
+        let Self { listeners, ingest, .. } = self;
+        listeners.iter_mut().any(|(_, sessions)| sessions.put_off(ingest, endpoint))
     }
 
     fn datagram_ports(&self) -> usize {

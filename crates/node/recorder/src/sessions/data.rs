@@ -186,6 +186,20 @@ impl Sessions {
         }
     }
 
+    /// What a connection brings waits, since those that are read before it have taken all room: it
+    /// is not silent, and its sources wait with it. Returns false if the endpoint is none.
+    #[cold]
+    pub(crate) fn put_off(&mut self, ingest: &Ingest, endpoint: usize) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(endpoint) else { return false };
+        if let (Some(number), Some(session)) = (connection.number(), connection.session) {
+            connection.silent_ns = 0;
+            if !std::mem::replace(&mut connection.is_short, true) {
+                self.sessions[session].set_held(ingest, number, true);
+            }
+        }
+        true
+    }
+
     /// Sets aside again what connections have taken of their reserves, and need no more.
     pub(super) fn refill(&mut self, ingest: &mut Ingest) {
         for endpoint in 0..self.connections.len() {
