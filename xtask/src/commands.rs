@@ -36,11 +36,10 @@ const SPINNING: usize = 4;
 const BUSY_ROUNDS: usize = 3;
 
 /// The program's tests of `test-long`.
-const LONG_TESTS: [(&str, &str); 5] = [
+const LONG_TESTS: [(&str, &str); 4] = [
     ("a network that goes down", "network::"),
     ("a receive thread that is held up", "held_up::"),
     ("recorders and storage nodes that are killed", "store::killed::"),
-    ("files of a network folder that close slowly", "store::network_folder::"),
     ("sixteen builders and five storage nodes", "store::shared::"),
 ];
 

@@ -3,6 +3,7 @@
 mod common;
 mod conformance;
 mod faults;
+mod network_folder;
 mod read;
 mod real_faults;
 mod refused;

@@ -1,0 +1,82 @@
+//! A disk whose folder is on a network file system, for which a file system of the test stands in.
+//! As root, with `/dev/fuse`; without, the tests say so and end.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use catchment_disk::{CompletionKind, Disk, EngineChoice};
+use catchment_fixtures::wait_while;
+use catchment_network_folder::{NetworkFolder, Operation, Refused};
+
+use crate::common::*;
+
+/// Long enough for anything else, and the end of a test that waits for what does not come.
+const LONG: Duration = Duration::from_secs(120);
+
+#[test]
+fn a_close_that_hangs_keeps_nobody_from_the_next_file() {
+    for engine in [EngineChoice::Auto, EngineChoice::Portable] {
+        let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+        let mut disk = Disk::new(config(engine)).expect("a disk");
+        let [first, second] = ["a", "b"].map(|name| path(remote.path(), name));
+        let file = disk.create(&first).expect("a new file");
+        let mut completions = Vec::new();
+        write(&mut disk, file, 0, 4, 1, &mut completions);
+        let stalled = remote.stall(Operation::Close);
+        let (done, is_done) = channel();
+        // Elsewhere, so that a disk that waits for the close fails, and does not wait for ever.
+        let let_go = std::thread::spawn(move || {
+            let in_time = is_done.recv_timeout(LONG).is_ok();
+            drop(stalled);
+            in_time
+        });
+        disk.finish(file, 4 * BLOCK as u64);
+        wait_while(|| {
+            disk.poll(&mut completions);
+            remote.waiting(Operation::Close) == 0
+        });
+        let next = disk.create(&second).expect("a new file");
+        write(&mut disk, next, 0, 4, 2, &mut completions);
+        disk.sync(next, 7).expect("few syncs");
+        while of_kind(&completions, CompletionKind::Sync).is_empty() {
+            wait(&mut disk, &mut completions);
+        }
+        // It is finished when it is closed.
+        assert!(of_kind(&completions, CompletionKind::Finished).is_empty(), "{completions:?}");
+        done.send(()).expect("somebody waits for it");
+        assert!(let_go.join().expect("no panic"), "the disk waited for the close");
+        disk.finish(next, 4 * BLOCK as u64);
+        completions.extend(drain(&mut disk));
+        all_good(&completions);
+        assert_eq!(of_kind(&completions, CompletionKind::Finished).len(), 2);
+        for (path, value) in [(first, 1), (second, 2)] {
+            assert_eq!(std::fs::read(path).expect("the file"), vec![value; 4 * BLOCK]);
+        }
+    }
+}
+
+#[test]
+fn without_direct_writes_and_preallocation_short_writes_are_written_and_said() {
+    for engine in [EngineChoice::Auto, EngineChoice::Portable] {
+        let refused = Refused { direct: true, blocks: true };
+        let Some(remote) = NetworkFolder::mount(refused) else { return };
+        remote.halve_writes(true);
+        let mut disk = Disk::new(config(engine)).expect("a disk");
+        let path = path(remote.path(), "a");
+        let file = disk.create(&path).expect("a new file");
+        let mut completions = Vec::new();
+        for index in 0..20 {
+            write(&mut disk, file, index * 16 * BLOCK, 16, index as u8, &mut completions);
+        }
+        disk.sync(file, 0).expect("few syncs");
+        disk.finish(file, 320 * BLOCK as u64);
+        completions.extend(drain(&mut disk));
+        all_good(&completions);
+        let read = std::fs::read(&path).expect("the file");
+        let written = (0..20).flat_map(|value| vec![value; 16 * BLOCK]);
+        assert!(read.into_iter().eq(written));
+        let refusals: Vec<_> = disk.stats().refusals().collect();
+        assert!(refusals[0].starts_with("refuses direct writes (O_DIRECT)"), "{refusals:?}");
+        assert!(refusals[1].starts_with("does not preallocate (fallocate)"), "{refusals:?}");
+    }
+}
