@@ -1,7 +1,7 @@
 //! A disk whose folder is on a network file system, for which a file system of the test stands in.
 //! As root, with `/dev/fuse`; without, the tests say so and end.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use catchment_disk::{CompletionKind, Disk, EngineChoice};
@@ -23,7 +23,7 @@ fn a_close_that_hangs_keeps_nobody_from_the_next_file() {
         let mut completions = Vec::new();
         write(&mut disk, file, 0, 4, 1, &mut completions);
         let stalled = remote.stall(Operation::Close);
-        let (done, is_done) = channel();
+        let (done, is_done) = sync_channel(1);
         // Elsewhere, so that a disk that waits for the close fails, and does not wait for ever.
         let let_go = std::thread::spawn(move || {
             let in_time = is_done.recv_timeout(LONG).is_ok();

@@ -30,7 +30,7 @@ pub(crate) struct PassedOn {
     /// What the kernel knows, by inode of the folder behind: how often it was told of it.
     known: Mutex<HashMap<u64, (Arc<File>, u64)>>,
     files: Mutex<HashMap<u64, OpenFile>>,
-    folders: Mutex<HashMap<u64, Vec<(u64, FileType, OsString)>>>,
+    folders: Mutex<HashMap<u64, Vec<Entry>>>,
     next: AtomicU64,
 }
 
@@ -39,6 +39,9 @@ struct OpenFile {
     handle: Arc<File>,
     is_written: bool,
 }
+
+/// What a folder lists: inode, kind and name.
+type Entry = (u64, FileType, OsString);
 
 /// A file or folder, by a path that stays valid when it is renamed or removed.
 struct Found {
@@ -106,7 +109,7 @@ impl PassedOn {
         File::open(self.find(inode)?.path)
     }
 
-    fn list(&self, inode: INodeNo) -> io::Result<Vec<(u64, FileType, OsString)>> {
+    fn list(&self, inode: INodeNo) -> io::Result<Vec<Entry>> {
         let entries = std::fs::read_dir(self.find(inode)?.path)?;
         let entry = |entry: io::Result<std::fs::DirEntry>| {
             let entry = entry?;
