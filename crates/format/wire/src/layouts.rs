@@ -21,6 +21,8 @@ mod straight;
 mod tests;
 mod walk;
 
+use std::marker::PhantomData;
+
 use catchment_model::Entry;
 
 pub use check::{FIELDS_MAX, LayoutError, RECORDS_MAX};
@@ -34,7 +36,7 @@ pub use examples::example_layouts;
 
 use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason, Transport};
 use compile::Compiled;
-use straight::Straight;
+use straight::{Shape, Straight, shaped};
 use walk::{Accepted, Fault, Unobserved};
 
 /// The protocol's name in configurations and files.
@@ -69,8 +71,8 @@ impl Layouts {
     /// # Errors
     /// What its fragments lack for that.
     pub fn by_time(&self) -> Result<Self, &'static str> {
-        if self.layout.has_seconds() {
-            return Err("a time without seconds beside it, whose matching is not there yet");
+        if self.layout.has_seconds() && !self.layout.has_long_seconds() {
+            return Err("seconds of 32 bits or more beside every time: fewer wrap in a run");
         }
         let clock = self.layout.clock().ok_or("a time of as many bits in every fragment")?;
         Ok(Self::matched_by(self.layout.clone(), Some(clock)))
@@ -81,12 +83,14 @@ impl Layouts {
         let kinds = layout.records.iter().filter(|one| !one.skip).chain([&layout.packet]);
         let key_bits = kinds.map(|one| one.bits_of("key")).find(|bits| *bits > 0).unwrap_or(0);
         let by_time = clock.is_some() || !layout.has_keys();
+        // With seconds, a time is all ticks since their beginning, modulo 2^64.
+        let whole = layout.has_seconds().then_some(u64::BITS);
         let compiled = Compiled::new(&layout, by_time);
         let straight = Straight::new(&compiled);
         Self {
             compiled,
             straight,
-            key_bits: clock.map_or(key_bits, |(bits, _)| bits),
+            key_bits: clock.map_or(key_bits, |(bits, _)| whole.unwrap_or(bits)),
             clock_hz: clock.map(|(_, rate_hz)| rate_hz),
             sequence_bits: layout.packet.bits_of("sequence"),
             layout,
@@ -119,18 +123,21 @@ impl Layouts {
     /// Decodes a packet into `parts`, which is empty. What stands there after a fault does not
     /// count.
     #[inline(always)]
-    fn decode<const WINDOW: usize>(
-        &self,
-        bytes: &[u8],
-        parts: &mut Vec<Part>,
-    ) -> Result<Accepted, Fault> {
+    fn decode<S: Shape>(&self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Accepted, Fault> {
         if let Ok(straight) = &self.straight {
-            if let Some(accepted) = straight.decode::<WINDOW>(&self.compiled, bytes, parts) {
+            if let Some(accepted) = straight.decode::<S>(&self.compiled, bytes, parts) {
                 return Ok(accepted);
             }
             parts.clear();
         }
         self.compiled.walk_unobserved(bytes, parts)
+    }
+}
+
+impl Layouts {
+    fn shaped<S: Shape>(&self) -> Box<dyn Decoder> {
+        let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
+        Box::new(LayoutDecoder::<S> { layouts: self.clone(), unwrapped, shape: PhantomData })
     }
 }
 
@@ -180,13 +187,8 @@ impl Protocol for Layouts {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
-        let layouts = self.clone();
-        match self.straight.as_ref().map_or(0, |straight| straight.window()) {
-            8 => Box::new(LayoutDecoder::<8> { layouts, unwrapped }),
-            16 => Box::new(LayoutDecoder::<16> { layouts, unwrapped }),
-            _ => Box::new(LayoutDecoder::<0> { layouts, unwrapped }),
-        }
+        let shape = self.straight.as_ref().map_or((0, false, false), Straight::shape);
+        shaped!(shape, Known => self.shaped::<Known>())
     }
 }
 
@@ -208,13 +210,14 @@ const REASONS: [Reason; 11] = [
     Reason { name: "part", kind: Entry::PacketsMalformedFragment },
 ];
 
-/// `WINDOW` is that of the straight path.
-struct LayoutDecoder<const WINDOW: usize> {
+/// The shape is that of the straight path.
+struct LayoutDecoder<S> {
     layouts: Layouts,
     unwrapped: Unwrapped,
+    shape: PhantomData<S>,
 }
 
-impl<const WINDOW: usize> Decoder for LayoutDecoder<WINDOW> {
+impl<S: Shape> Decoder for LayoutDecoder<S> {
     #[inline]
     fn decode(
         &mut self,
@@ -242,7 +245,7 @@ impl<const WINDOW: usize> Decoder for LayoutDecoder<WINDOW> {
     }
 }
 
-impl<const WINDOW: usize> LayoutDecoder<WINDOW> {
+impl<S: Shape> LayoutDecoder<S> {
     /// The packet that begins a stream, if it has arrived.
     fn next_packet(&mut self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize> {
         let used = match self.layouts.compiled.packet_bytes(bytes) {
@@ -256,7 +259,7 @@ impl<const WINDOW: usize> LayoutDecoder<WINDOW> {
 
     #[inline(always)]
     fn packet(&mut self, bytes: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize> {
-        match self.layouts.decode::<WINDOW>(bytes, parts) {
+        match self.layouts.decode::<S>(bytes, parts) {
             Ok(accepted) => {
                 let sequence = accepted.sequence.map(|number| self.unwrapped.take(number));
                 Ok(Decoded { sequence, skipped: accepted.skipped, ..Decoded::default() })

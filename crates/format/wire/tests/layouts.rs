@@ -168,6 +168,37 @@ fn ticks_of_a_second_that_has_fewer_are_refused() {
     bytes.extend([1, 2, 3]);
     let (_, parts) = decode(&layouts, &bytes).unwrap();
     assert_eq!((parts[0].number, parts[0].offset, parts[0].bytes), (1, 12, 3), "the body alone");
+    // By time, all ticks since the first second.
+    let by_time = layouts.by_time().unwrap();
+    assert_eq!((by_time.number_bits(), by_time.clock_hz()), (64, Some(1_000)));
+    let (_, parts) = decode(&by_time, &bytes).unwrap();
+    assert_eq!((parts[0].number, parts[0].offset), (7_999, 12));
+    assert_eq!(decode(&by_time, &packet(1_000)).unwrap_err(), "range");
+    // Seconds that wrap within a day are no time.
+    let mut short = layouts.layout().clone();
+    short.packet.fields[2].width = 2;
+    let refused = Layouts::new(short).unwrap().by_time().unwrap_err();
+    assert!(refused.starts_with("seconds of 32 bits or more"), "{refused}");
+}
+
+#[test]
+fn seconds_of_a_packet_hold_for_its_records_and_go_beyond_64_bits_of_ticks() {
+    let field = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };
+    let rate_hz = 1_000_000_000_000;
+    let fields =
+        vec![field(0, 8, Role::Time { rate_hz: Some(rate_hz) }), field(8, 4, Role::Seconds)];
+    let packet = Block { head: 12, fields, ..Block::default() };
+    let fields = vec![field(0, 4, Role::Length { unit: 1, plus: 0 })];
+    let records = vec![Block { head: 4, fields, ..Block::default() }];
+    let (name, order, recorded) = ("gps".to_owned(), Order::Big, Recorded::Whole);
+    let layout = Layout { name, is_stream: false, order, packet, records, recorded };
+    let layouts = Layouts::new(layout).unwrap().by_time().unwrap();
+    let seconds = 1_800_000_000_u32;
+    let bytes = [&999_u64.to_be_bytes()[..], &seconds.to_be_bytes(), &[0, 0, 0, 4]].concat();
+    let (_, parts) = decode(&layouts, &bytes).unwrap();
+    let whole = u128::from(seconds) * u128::from(rate_hz) + 999;
+    assert!(whole > u64::MAX.into());
+    assert_eq!(parts[0].number, whole as u64, "modulo 2^64");
 }
 
 #[test]

@@ -197,6 +197,12 @@ impl Layout {
         std::iter::once(&self.packet).chain(&self.records).any(|block| block.has("seconds"))
     }
 
+    /// Whether all times have seconds of 32 bits or more beside their ticks.
+    pub(super) fn has_long_seconds(&self) -> bool {
+        let mut blocks = std::iter::once(&self.packet).chain(&self.records);
+        blocks.all(|block| !block.has("time") || block.bits_of("seconds") >= 32)
+    }
+
     /// Whether every fragment names the groups that took part in its event.
     pub fn has_groups(&self) -> bool {
         let mut kinds = self.records.iter().filter(|one| !one.skip);

@@ -12,11 +12,11 @@
 //! constants   those of 8 bytes in one comparison
 //! ```
 //!
-//! Byte order and window are constants of the loop; records of the other order have another loop.
+//! Byte order and [`Shape`] are constants of the loop; records of the other order have another one.
+//! What limits that loop is the way from one record's length to where the next one stands: it is
+//! kept to a load, a swap, two additions and a mask, as in a decoder in code.
 
-use std::ops::RangeInclusive;
-
-use super::compile::{Blueprint, Compiled, Load, slot};
+use super::compile::{Blueprint, Compiled, Load, Sum, slot};
 use super::declaration::Order;
 use super::walk::{Accepted, Common, Extent};
 use crate::decoder::{PARTS_MAX, Part, PartFlags};
@@ -31,16 +31,27 @@ pub(super) struct Straight {
 
 #[derive(Clone, Debug)]
 struct Packet {
-    /// Bytes of a datagram.
-    lengths: RangeInclusive<usize>,
+    /// The fewest and the most bytes of a datagram.
+    least: usize,
+    most: usize,
+    /// Records that could be more than a packet may have begin with that much behind the head.
+    body_most: u64,
     length: Length,
     /// Whether it has as many bytes as the datagram.
     is_open: bool,
-    /// Whether it has constants or checksums.
-    is_checked: bool,
+    checks: Checks,
     /// Whether it has values that hold for its records, or a sequence.
     has_values: bool,
     is_counted: bool,
+}
+
+/// What a packet has of constants and checksums.
+#[derive(Clone, Debug)]
+enum Checks {
+    None,
+    /// A copy of some of its bytes alone, as many boards have it.
+    Copy(Sum),
+    Several,
 }
 
 /// The word that tells a block's byte order.
@@ -49,6 +60,8 @@ struct OrderWord {
     at: usize,
     /// By byte order: mask and value, in the order in which the bytes stand.
     fits: [(u32, u32); 2],
+    /// The bits of both masks: all that the order depends on.
+    mask: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -60,6 +73,8 @@ struct Record {
     is_plain: bool,
     /// The fewest bytes from one record to the next.
     step_min: u64,
+    /// Where its length is, if that is a word of 4 bytes that counts bytes.
+    word_at: Option<usize>,
     /// All bits of the values that the record lacks.
     absent: Common,
     window: usize,
@@ -75,10 +90,54 @@ struct Length {
     rotate: [u32; 2],
     mask: u64,
     plus: u64,
+    /// What is added besides, for rounding up.
+    plus_padding: u64,
     head: u64,
     align_mask: u64,
     tail: u64,
 }
+
+/// What is known of a layout when its decoder is made, so that its loop does not ask.
+pub(super) trait Shape: Send + 'static {
+    /// Bytes of the window in which all that a record says of itself stands; 0 if there is none.
+    const WINDOW: usize;
+    /// Whether records are recorded whole, without a tail, a longest length, constants and
+    /// checksums, and their packet says nothing for them.
+    const IS_PLAIN: bool;
+    /// Whether the length of plain records is a word of 4 bytes that counts bytes.
+    const IS_WORD: bool;
+}
+
+/// A shape.
+pub(super) struct Shaped<const WINDOW: usize, const IS_PLAIN: bool, const IS_WORD: bool>;
+
+impl<const WINDOW: usize, const IS_PLAIN: bool, const IS_WORD: bool> Shape
+    for Shaped<WINDOW, IS_PLAIN, IS_WORD>
+{
+    const WINDOW: usize = WINDOW;
+    const IS_PLAIN: bool = IS_PLAIN;
+    const IS_WORD: bool = IS_WORD;
+}
+
+/// Runs code with the shape of a straight path as a type; without one, with that which asks most.
+macro_rules! shaped {
+    ($shape:expr, $name:ident => $run:expr) => {
+        match $shape {
+            (8, false, _) => shaped!(8, false, false, $name => $run),
+            (8, true, false) => shaped!(8, true, false, $name => $run),
+            (8, true, true) => shaped!(8, true, true, $name => $run),
+            (16, false, _) => shaped!(16, false, false, $name => $run),
+            (16, true, false) => shaped!(16, true, false, $name => $run),
+            (16, true, true) => shaped!(16, true, true, $name => $run),
+            _ => shaped!(0, false, false, $name => $run),
+        }
+    };
+    ($window:expr, $is_plain:expr, $is_word:expr, $name:ident => $run:expr) => {{
+        type $name = $crate::layouts::straight::Shaped<$window, $is_plain, $is_word>;
+        $run
+    }};
+}
+pub(super) use shaped;
 
 /// The values of a fragment: bits of 8 bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,34 +194,37 @@ impl Straight {
             .first()
             .map(|record| Record::new(record, !records_body, of_word))
             .transpose()?;
-        Ok(Self { order: OrderWord::new(order), packet: Packet::new(packet)?, record })
+        let packet = Packet::new(packet, record.as_ref())?;
+        Ok(Self { order: OrderWord::new(order), packet, record })
     }
 
-    /// Bytes of the window in which all that a record says of itself stands; 0 if there is none.
-    pub(super) fn window(&self) -> usize {
-        self.record.as_ref().map_or(0, |record| record.window)
+    /// The [`Shape`]: its window, whether it is plain, and whether its length is a word.
+    pub(super) fn shape(&self) -> (usize, bool, bool) {
+        let Some(record) = &self.record else { return (0, false, false) };
+        let is_plain = record.is_plain && !self.packet.has_values;
+        (record.window, is_plain, is_plain && record.word_at.is_some())
     }
 
     /// Decodes a datagram; none leaves it to the walk, with whatever stands in `parts` then.
-    /// `WINDOW` is [`Self::window`].
+    /// The shape is [`Self::shape`].
     #[inline(always)]
-    pub(super) fn decode<const WINDOW: usize>(
+    pub(super) fn decode<S: Shape>(
         &self,
         compiled: &Compiled,
         bytes: &[u8],
         parts: &mut Vec<Part>,
     ) -> Option<Accepted> {
-        if !self.packet.lengths.contains(&bytes.len()) {
+        if bytes.len() < self.packet.least || bytes.len() > self.packet.most {
             return None;
         }
-        match self.order.of(bytes)? {
-            false => self.packet::<false, WINDOW>(compiled, bytes, parts),
-            true => self.packet::<true, WINDOW>(compiled, bytes, parts),
+        match self.order.of(self.order.word(bytes)?)? {
+            false => self.packet::<false, S>(compiled, bytes, parts),
+            true => self.packet::<true, S>(compiled, bytes, parts),
         }
     }
 
     #[inline(always)]
-    fn packet<const BIG: bool, const WINDOW: usize>(
+    fn packet<const BIG: bool, S: Shape>(
         &self,
         compiled: &Compiled,
         bytes: &[u8],
@@ -174,29 +236,30 @@ impl Straight {
         let has = bytes.len() as u64;
         let length = match packet.is_open {
             true => has - packet.length.tail,
-            false => packet.length.read(order, read(BIG, bytes, packet.length.at[order])?),
+            false => {
+                let word = read(BIG, bytes, packet.length.at[order])?;
+                packet.length.value(order, word).wrapping_add(packet.length.plus)
+            }
         };
         let whole = packet.length.next(length);
         if length < packet.length.head || length > has || whole != has {
             return None;
         }
-        if packet.is_checked {
-            let constants = &loads.constants;
-            let sums = &compiled.packet.checksums;
-            for one in constants {
-                if !one.holds(bytes) {
-                    return None;
-                }
+        let is_right = match &packet.checks {
+            Checks::None => true,
+            Checks::Copy(copy) => copy.is_copied(bytes),
+            Checks::Several => {
+                let sums = &compiled.packet.checksums;
+                loads.constants.iter().all(|one| one.holds(bytes))
+                    && sums.iter().all(|one| one.is_right(bytes, order))
             }
-            for one in sums {
-                if !one.is_right(bytes, order) {
-                    return None;
-                }
-            }
+        };
+        if !is_right {
+            return None;
         }
         let mut accepted = Accepted::default();
         let mut common = Common::default();
-        if packet.has_values {
+        if !S::IS_PLAIN && packet.has_values {
             let has = |slot: usize| loads.slots[slot].is_present();
             accepted.sequence = has(slot::SEQUENCE).then(|| value(slot::SEQUENCE));
             common = loads.common(common, value);
@@ -208,8 +271,7 @@ impl Straight {
             return Some(accepted);
         };
         let body = &bytes[..length as usize];
-        // The last record may lack its padding, and is one more.
-        if length - packet.length.head >= PARTS_MAX as u64 * record.step_min {
+        if length - packet.length.head >= packet.body_most {
             return None;
         }
         let common = record.of_packet(common);
@@ -219,9 +281,9 @@ impl Straight {
         while offset < body.len() {
             // The packet's order first. A loop that takes nothing ends at a record of the other
             // order, which the other loop takes, or at none.
-            offset = run.take::<BIG, WINDOW>(offset, parts)?;
+            offset = run.take::<BIG, S>(offset, parts)?;
             if offset < body.len() {
-                offset = run.take_others::<BIG, WINDOW>(offset, parts)?;
+                offset = run.take_others::<BIG, S>(offset, parts)?;
             }
         }
         let count = (parts.len() - first) as u64;
@@ -230,6 +292,7 @@ impl Straight {
 }
 
 /// Records of one packet.
+#[derive(Clone, Copy)]
 struct Run<'a> {
     order: OrderWord,
     compiled: &'a Compiled,
@@ -242,73 +305,74 @@ impl Run<'_> {
     /// Those of the other order than the packet's, which are rare.
     #[cold]
     #[inline(never)]
-    fn take_others<const BIG: bool, const WINDOW: usize>(
-        &self,
+    fn take_others<const BIG: bool, S: Shape>(
+        self,
         offset: usize,
         parts: &mut Vec<Part>,
     ) -> Option<usize> {
         match BIG {
-            true => self.take::<false, WINDOW>(offset, parts),
-            false => self.take::<true, WINDOW>(offset, parts),
+            true => self.take::<false, S>(offset, parts),
+            false => self.take::<true, S>(offset, parts),
         }
     }
 
     /// Takes records of one byte order. Returns where the first of the other order begins, or a
     /// place at or behind the body's end.
-    #[inline(never)]
-    fn take<const BIG: bool, const WINDOW: usize>(
-        &self,
+    #[inline(always)]
+    fn take<const BIG: bool, S: Shape>(
+        self,
         mut offset: usize,
         parts: &mut Vec<Part>,
     ) -> Option<usize> {
         let (record, order) = (self.record, usize::from(BIG));
-        let (form, compact) = (&record.length, &record.compact[order]);
+        // Copied: what is behind a reference would be read again after each push.
+        let (form, compact) = (record.length, record.compact[order]);
+        let (order_word, word_at) = (self.order, record.word_at.unwrap_or(0));
+        // What told the order of the record before: nearly always it tells that of the next, too.
+        let mut told_before = u64::MAX;
         while offset < self.body.len() {
             let rest = &self.body[offset..];
             let room = rest.len() as u64;
             // One check for all reads of the window.
-            let window = if WINDOW > 0 { rest.get(..WINDOW)? } else { rest };
-            if WINDOW == 0 && rest.len() < record.least {
+            let window = if S::WINDOW > 0 { rest.get(..S::WINDOW)? } else { rest };
+            if S::WINDOW == 0 && rest.len() < record.least {
                 return None;
             }
-            if self.order.of(window)? != BIG {
-                return Some(offset);
+            let word = order_word.word_in::<S>(window)?;
+            let told = u64::from(word & order_word.mask);
+            if told != told_before {
+                if order_word.of(word)? != BIG {
+                    return Some(offset);
+                }
+                told_before = told;
             }
-            let length = form.read(order, read_in::<WINDOW>(BIG, window, form.at[order])?);
+            let value = match S::IS_WORD {
+                true => read_word::<BIG, S>(window, word_at)?,
+                false => form.value(order, read_in::<S>(BIG, window, form.at[order])?),
+            };
+            let length = value.wrapping_add(form.plus);
             // Also of lengths below 0, which come out as large ones.
             if length < form.head || length > room {
                 return None;
             }
-            let next = form.next(length);
-            let mut part = Part {
-                fragment_bytes: length,
-                offset: offset as u32,
-                bytes: length as u32,
-                groups: self.common.groups as u16,
-                ..Part::default()
-            };
-            if !record.is_plain {
-                let end = if form.tail == 0 { length } else { next };
-                let block = rest.get(..end as usize)?;
-                let extent =
-                    Extent { body_end: length as usize, end: end as usize, next: next as usize };
-                if !record.holds(self.compiled, block, order) {
-                    return None;
+            let padded = value.wrapping_add(form.plus_padding) & !form.align_mask;
+            let mut part = match S::IS_PLAIN {
+                true => Part {
+                    fragment_bytes: length,
+                    offset: offset as u32,
+                    bytes: length as u32,
+                    ..Part::default()
+                },
+                false => {
+                    let next = padded + form.tail;
+                    let end = if form.tail == 0 { length } else { next };
+                    let (body_end, end, next) = (length as usize, end as usize, next as usize);
+                    self.part::<BIG, S>(offset, rest.get(..end)?, Extent { body_end, end, next })?
                 }
-                let blueprint = &self.compiled.records[0];
-                let values = match WINDOW {
-                    0 => {
-                        let loads = &blueprint.loads[order];
-                        loads.common(Common::default(), |slot| loads.slots[slot].bits(block))
-                    }
-                    _ => Common::default(),
-                };
-                let values = Common { groups: self.common.groups, ..values };
-                part = self.compiled.part(blueprint, (offset, order), extent, values);
-            }
-            let mut values = self.common;
-            if WINDOW > 0 {
-                let word = read_in::<WINDOW>(BIG, window, compact.at)?;
+            };
+            let mut values = if S::IS_PLAIN { Common::default() } else { self.common };
+            if S::WINDOW > 0 {
+                let word = read_in::<S>(BIG, window, compact.at)?;
                 values.key |= compact.key.of(word);
                 values.source |= compact.source.of(word);
                 values.broken |= compact.broken.of(word);
@@ -320,9 +384,36 @@ impl Run<'_> {
             part.flags |= values.broken as u8 * PartFlags::SENDER_ERROR;
             part.flags |= order as u8 * PartFlags::BIG_ENDIAN;
             parts.push(part);
-            offset += next as usize;
+            // The tail first: it does not wait for the length.
+            let behind = if S::IS_PLAIN { offset } else { offset + form.tail as usize };
+            offset = behind + padded as usize;
         }
         Some(offset)
+    }
+
+    /// The part of a record that is not plain, and its values if they are in no window; none of one
+    /// that is wrong.
+    #[inline(always)]
+    fn part<const BIG: bool, S: Shape>(
+        &self,
+        offset: usize,
+        block: &[u8],
+        extent: Extent,
+    ) -> Option<Part> {
+        let order = usize::from(BIG);
+        if !self.record.holds(self.compiled, block, order) {
+            return None;
+        }
+        let blueprint = &self.compiled.records[0];
+        let values = match S::WINDOW {
+            0 => {
+                let loads = &blueprint.loads[order];
+                loads.common(Common::default(), |slot| loads.slots[slot].bits(block))
+            }
+            _ => Common::default(),
+        };
+        let values = Common { groups: self.common.groups, ..values };
+        Some(self.compiled.part(blueprint, (offset, order), extent, values))
     }
 }
 
@@ -331,34 +422,53 @@ impl OrderWord {
         // Every word has value 0 under mask 0, and none has value 1.
         let (always, never) = ((0, 0), (0, 1));
         match order {
-            Order::Little => Self { at: 0, fits: [always, never] },
-            Order::Big => Self { at: 0, fits: [never, always] },
+            Order::Little => Self { at: 0, fits: [always, never], mask: 0 },
+            Order::Big => Self { at: 0, fits: [never, always], mask: 0 },
             Order::Detected { at, mask, equals } => {
                 let swapped = (mask.swap_bytes(), equals.swap_bytes());
-                Self { at: at as usize, fits: [(mask, equals), swapped] }
+                Self { at: at as usize, fits: [(mask, equals), swapped], mask: mask | swapped.0 }
             }
         }
     }
 
-    /// Whether a block is big-endian; none if no order fits, or both do.
+    /// The word of a block.
     #[inline(always)]
-    fn of(&self, block: &[u8]) -> Option<bool> {
-        let word = u32::from_le_bytes(*block.get(self.at..)?.first_chunk()?);
+    fn word(&self, block: &[u8]) -> Option<u32> {
+        Some(u32::from_le_bytes(*block.get(self.at..)?.first_chunk()?))
+    }
+
+    /// As [`Self::word`], in a window.
+    #[inline(always)]
+    fn word_in<S: Shape>(&self, window: &[u8]) -> Option<u32> {
+        let at = if S::WINDOW > 0 { self.at.min(S::WINDOW - 4) } else { self.at };
+        Some(u32::from_le_bytes(*window.get(at..)?.first_chunk()?))
+    }
+
+    /// Whether a block with this word is big-endian; none if no order fits, or both do.
+    #[inline(always)]
+    fn of(&self, word: u32) -> Option<bool> {
         let [little, big] = self.fits.map(|(mask, value)| word & mask == value);
         (little != big).then_some(big)
     }
 }
 
 impl Packet {
-    fn new(packet: &Blueprint) -> Result<Self, &'static str> {
+    fn new(packet: &Blueprint, record: Option<&Record>) -> Result<Self, &'static str> {
         let of_fragments = [slot::KEY, slot::SOURCE, slot::BROKEN, slot::TAG, slot::GROUPS];
         let has = |slot: usize| packet.loads[0].slots[slot].is_present();
         let has_values = of_fragments.into_iter().chain([slot::SEQUENCE]).any(has);
         Ok(Self {
-            lengths: packet.least..=usize::try_from(packet.bytes_max).unwrap_or(usize::MAX),
+            least: packet.least,
+            most: usize::try_from(packet.bytes_max).unwrap_or(usize::MAX),
+            // The last record may lack its padding, and is one more.
+            body_most: record.map_or(0, |record| PARTS_MAX as u64 * record.step_min),
             length: Length::new(packet)?,
             is_open: !packet.has_length && packet.bytes.is_none(),
-            is_checked: !packet.loads[0].constants.is_empty() || !packet.checksums.is_empty(),
+            checks: match (&*packet.loads[0].constants, &*packet.checksums) {
+                ([], []) => Checks::None,
+                ([], [one]) if one.is_copy() => Checks::Copy(*one),
+                _ => Checks::Several,
+            },
             has_values,
             is_counted: has(slot::COUNT),
         })
@@ -387,6 +497,7 @@ impl Record {
             // Values that stand anywhere are read where the block is known.
             is_plain: is_plain && is_whole && window > 0,
             step_min: length.next(record.bytes.unwrap_or(record.head as u64)),
+            word_at: word_at(record).filter(|at| at + 4 <= window),
             absent: record.loads[0].common(ALL, |_| 0),
             window,
             compact,
@@ -427,22 +538,25 @@ impl Length {
         if of_order(0).at < 0 {
             return Err("a length stands in a tail");
         }
+        let plus = block.bytes.unwrap_or(block.plus as u64);
         Ok(Self {
             at: [0, 1].map(|order| of_order(order).at as usize),
             // Rotated so far that the value comes out multiplied by its unit.
             rotate: [0, 1].map(|order| of_order(order).shift.wrapping_sub(unit_bits) % 64),
             mask: of_order(0).mask << unit_bits,
-            plus: block.bytes.unwrap_or(block.plus as u64),
+            plus,
+            plus_padding: plus.wrapping_add(block.align_mask),
             head: block.head as u64,
             align_mask: block.align_mask,
             tail: block.tail as u64,
         })
     }
 
-    /// The length in a word; one that is below 0 comes out far beyond all others.
+    /// What a word says of the length. With [`Self::plus`] it is the length; one that is below 0
+    /// comes out far beyond all others.
     #[inline(always)]
-    fn read(&self, order: usize, word: u64) -> u64 {
-        (word.rotate_right(self.rotate[order]) & self.mask).wrapping_add(self.plus)
+    fn value(&self, order: usize, word: u64) -> u64 {
+        word.rotate_right(self.rotate[order]) & self.mask
     }
 
     /// Bytes of the block with padding and tail.
@@ -493,8 +607,26 @@ fn read(is_big: bool, block: &[u8], at: usize) -> Option<u64> {
 
 /// As [`read`], in a window: there the place is within it, and nothing has to be checked.
 #[inline(always)]
-fn read_in<const WINDOW: usize>(is_big: bool, window: &[u8], at: usize) -> Option<u64> {
-    read(is_big, window, if WINDOW > 0 { at.min(WINDOW - 8) } else { at })
+fn read_in<S: Shape>(is_big: bool, window: &[u8], at: usize) -> Option<u64> {
+    read(is_big, window, if S::WINDOW > 0 { at.min(S::WINDOW - 8) } else { at })
+}
+
+/// 4 bytes of a window as a number in their order.
+#[inline(always)]
+fn read_word<const BIG: bool, S: Shape>(window: &[u8], at: usize) -> Option<u64> {
+    let bytes = *window.get(at.min(S::WINDOW - 4)..)?.first_chunk()?;
+    let word = if BIG { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
+    Some(u64::from(word))
+}
+
+/// Where a length stands that is 4 whole bytes and counts bytes, in either order.
+fn word_at(block: &Blueprint) -> Option<usize> {
+    let [little, big] = [0, 1].map(|order| block.loads[order].slots[slot::LENGTH]);
+    let is_word = block.has_length && block.unit == 1 && little.mask == u64::from(u32::MAX);
+    let is_aligned = little.shift.is_multiple_of(8) && big.shift.is_multiple_of(8);
+    let at = little.at + little.shift as isize / 8;
+    let is_same = at == big.at + (32 - big.shift as isize) / 8;
+    (is_word && is_aligned && is_same).then_some(at as usize)
 }
 
 /// Windows that are tried, in bytes.

@@ -8,6 +8,9 @@ use super::*;
 
 /// A layout that has the roles of simple boards at random places; whatever comes out is checked.
 fn random_layout(random: &mut Random) -> Layout {
+    if random.index(4) == 0 {
+        return plain_layout(random);
+    }
     let order = match random.index(4) {
         0 => Order::Little,
         1 => Order::Big,
@@ -46,6 +49,33 @@ fn random_layout(random: &mut Random) -> Layout {
     let records = if has_records { vec![record] } else { Vec::new() };
     let recorded = if random.index(4) == 0 { Recorded::Body } else { Recorded::Whole };
     Layout { name: "random".into(), is_stream: false, order, packet, records, recorded }
+}
+
+/// A layout whose records have all that they say in their first 8 or 16 bytes, as many boards do.
+fn plain_layout(random: &mut Random) -> Layout {
+    let orders = [Order::Little, Order::Big];
+    let detected = Order::Detected { at: 4, mask: 0xff00_0000, equals: 0 };
+    let order = [orders[random.index(2)], detected][random.index(2)];
+    let head = if order == detected || random.index(2) == 0 { 16 } else { 8 };
+    let field = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };
+    let length = |random: &mut Random| {
+        let (unit, plus) = ([1, 1, 2][random.index(3)], random.index(3) as i64);
+        field(0, [2, 4, 4][random.index(3)], Role::Length { unit, plus })
+    };
+    let align = |random: &mut Random| 1 << random.index(4);
+    let fields = vec![length(random)];
+    let packet = Block { head: 8, align: align(random), fields, ..Block::default() };
+    let mut fields = vec![
+        length(random),
+        field(i64::from(head) - 4, 2, Role::Key),
+        field(i64::from(head) - 2, 1, Role::Tag),
+    ];
+    if random.index(2) == 0 {
+        fields.push(field(i64::from(head) - 1, 1, Role::Source));
+    }
+    let record = Block { head, align: align(random), fields, ..Block::default() };
+    let (name, recorded) = ("plain".into(), Recorded::Whole);
+    Layout { name, is_stream: false, order, packet, records: vec![record], recorded }
 }
 
 fn random_block(random: &mut Random, order: Order) -> Block {
@@ -134,11 +164,9 @@ fn agree(layouts: &Layouts, bytes: &[u8]) -> bool {
     let (mut parts, mut walked) = (Vec::new(), Vec::new());
     let accepted = layouts.compiled.walk(bytes, &mut walked, &mut Unobserved);
     let straight = layouts.straight.as_ref().expect("the layout has a straight path");
-    let taken = match straight.window() {
-        8 => straight.decode::<8>(&layouts.compiled, bytes, &mut parts),
-        16 => straight.decode::<16>(&layouts.compiled, bytes, &mut parts),
-        _ => straight.decode::<0>(&layouts.compiled, bytes, &mut parts),
-    };
+    let compiled = &layouts.compiled;
+    let shape = straight.shape();
+    let taken = shaped!(shape, Known => straight.decode::<Known>(compiled, bytes, &mut parts));
     assert_eq!(taken, accepted.ok(), "{:?} {bytes:?} {accepted:?}", layouts.layout());
     if taken.is_some() {
         assert_eq!(parts, walked, "{:?} {bytes:?}", layouts.layout());
@@ -146,16 +174,18 @@ fn agree(layouts: &Layouts, bytes: &[u8]) -> bool {
     taken.is_some()
 }
 
-/// Layouts with a straight path, those with a window, packets that were accepted, and damaged ones
-/// that were not.
-fn tried(seed: u64) -> [usize; 4] {
+/// Layouts with a straight path, those with a window, with plain records, and with words as their
+/// lengths, packets that were accepted, and damaged ones that were not.
+fn tried(seed: u64) -> [usize; 6] {
     let mut random = Random::new(seed);
-    let Ok(layouts) = Layouts::new(random_layout(&mut random)) else { return [0; 4] };
-    let Ok(straight) = &layouts.straight else { return [0; 4] };
-    let mut counts = [1, usize::from(straight.window() > 0), 0, 0];
+    let Ok(layouts) = Layouts::new(random_layout(&mut random)) else { return [0; 6] };
+    let Ok(straight) = &layouts.straight else { return [0; 6] };
+    let (window, is_plain, is_word) = straight.shape();
+    let shape = [window > 0, is_plain, is_word].map(usize::from);
+    let mut counts = [1, shape[0], shape[1], shape[2], 0, 0];
     for _ in 0..8 {
         let Ok(mut bytes) = random_packet(&mut random, &layouts) else { continue };
-        counts[2] += usize::from(agree(&layouts, &bytes));
+        counts[4] += usize::from(agree(&layouts, &bytes));
         match random.index(4) {
             0 => bytes.truncate(random.index(bytes.len() + 1)),
             1 => bytes.push(0),
@@ -164,7 +194,7 @@ fn tried(seed: u64) -> [usize; 4] {
                 bytes[at] = random.damaged(bytes[at]);
             }
         }
-        counts[3] += usize::from(!agree(&layouts, &bytes));
+        counts[5] += usize::from(!agree(&layouts, &bytes));
     }
     counts
 }
@@ -180,8 +210,9 @@ proptest! {
 fn random_layouts_reach_both_paths_and_both_outcomes() {
     let counts = (0..3_000)
         .map(tried)
-        .fold([0; 4], |sum: [usize; 4], one| std::array::from_fn(|index| sum[index] + one[index]));
-    let [straight, compact, accepted, refused] = counts;
+        .fold([0; 6], |sum: [usize; 6], one| std::array::from_fn(|index| sum[index] + one[index]));
+    let [straight, compact, plain, word, accepted, refused] = counts;
     assert!(straight > 500 && compact > 30, "{counts:?}");
+    assert!(plain > 100 && word > 20, "{counts:?}");
     assert!(accepted > 1_000 && refused > 1_000, "{counts:?}");
 }

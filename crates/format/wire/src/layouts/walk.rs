@@ -139,7 +139,7 @@ impl Compiled {
         };
         observer.block(&seen);
         let value = |slot| loads.value(slot, bytes);
-        let common = loads.common(Common::default(), value);
+        let common = packet.values(loads, Common::default(), bytes);
         let has_sequence = loads.slots[slot::SEQUENCE].is_present();
         let mut accepted =
             Accepted { sequence: has_sequence.then(|| value(slot::SEQUENCE)), skipped: 0 };
@@ -288,7 +288,7 @@ impl Compiled {
             return Ok(None);
         }
         let loads = &record.loads[order];
-        let values = loads.common(common, |slot| loads.value(slot, block));
+        let values = record.values(loads, common, block);
         let part = record.placed(self.part(record, (offset, order), extent, values), loads, block);
         let fault = Fault { kind: FaultKind::Part, record: Some(kind), offset, got: 0 };
         part.ok_or(fault).map(Some)
@@ -453,6 +453,18 @@ impl Blueprint {
         let (position, fragment_bytes) = (position?, fragment_bytes?);
         let end = position.checked_add(part.bytes.into())?;
         (end <= fragment_bytes).then_some(Part { position, fragment_bytes, ..part })
+    }
+
+    /// The values of a fragment. Its number has the seconds beside its ticks, too: they stand in
+    /// the same block.
+    #[inline(always)]
+    fn values(&self, loads: &Loads, around: Common, block: &[u8]) -> Common {
+        let mut values = loads.common(around, |slot| loads.value(slot, block));
+        if self.seconds_hz > 0 {
+            let seconds = loads.value(slot::SECONDS, block);
+            values.key = values.key.wrapping_add(seconds.wrapping_mul(self.seconds_hz));
+        }
+        values
     }
 
     #[inline(always)]

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use catchment_wire::layouts::{Layouts, example_layouts};
+use catchment_wire::{PartFlags, Protocol};
+
 use crate::{ConfigFileError, High, check};
 
 /// A source with a layout, declared by these lines.
@@ -19,7 +22,7 @@ fn a_declared_layout_is_the_protocol_of_its_sources() {
     assert_eq!((protocol.name(), protocol.number_bits()), ("layout", 32));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/boards.toml");
     let boards = crate::load(&path).unwrap();
-    let [trb, ..] = catchment_wire::layouts::example_layouts();
+    let [trb, ..] = example_layouts();
     assert_eq!(
         boards.layouts[0].layout(),
         trb.layout(),
@@ -100,4 +103,72 @@ fn a_layout_that_cannot_be_is_refused_with_the_place_and_the_key() {
     );
     let error = of("layout = \"one\"\n");
     assert!(error.contains("expected it with protocol = \"layout\", got \"hadtu\""), "{error}");
+}
+
+/// What the packet of some hexadecimal digits holds, as the specification shows it.
+fn shown(layouts: &Layouts, hex: &str) -> String {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let packet: Vec<u8> = digits.chunks_exact(2).map(digit).collect();
+    let mut parts = Vec::new();
+    let decoded = layouts.decoder().decode(0, &packet, &mut parts).unwrap();
+    let number = if layouts.layout().has_keys() { "key" } else { "time" };
+    let mut text = String::new();
+    for part in &parts {
+        text +=
+            &format!("-> source {:#x}, {number} {:#x}, tag {:#x}", part.id, part.number, part.tag);
+        if part.groups > 0 {
+            text += &format!(", groups {:#x}", part.groups);
+        }
+        if part.flags & PartFlags::SENDER_ERROR > 0 {
+            text += ", broken";
+        }
+        text += &format!(": bytes {} to {}\n", part.offset, part.offset + part.bytes - 1);
+    }
+    // Its bits alone: what is continued over a wrap begins anywhere.
+    let sequence = decoded.sequence.map(|number| format!("sequence {}", number % (1 << 32)));
+    let skipped = (decoded.skipped > 0).then(|| format!("{} skipped", decoded.skipped));
+    let more: Vec<String> = sequence.into_iter().chain(skipped).collect();
+    if !more.is_empty() {
+        text += &format!("-> {}\n", more.join(", "));
+    }
+    text
+}
+
+#[test]
+fn the_examples_of_the_specification_are_read_as_it_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/spec/layouts.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, examples) = page.split_once("\n## 7. Examples\n").unwrap();
+    let (examples, _) = examples.split_once("\n## 8.").unwrap();
+    let fenced = |example: &str, kind: &str| {
+        let (_, rest) = example.split_once(&format!("```{kind}\n")).unwrap();
+        rest.split_once("```\n").unwrap().0.to_owned()
+    };
+    let examples: Vec<&str> = examples.split("\n### ").skip(1).collect();
+    assert_eq!(examples.len(), example_layouts().len());
+    for (example, expected) in examples.into_iter().zip(example_layouts()) {
+        let name = &expected.layout().name;
+        let by_time = match expected.layout().has_keys() {
+            true => "",
+            false => "build = { match = \"time\", time = { window = \"1 us\" } }\n",
+        };
+        let source = format!(
+            "{by_time}[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\nprotocol = \"layout\"\n\
+             layout = {name:?}\n"
+        );
+        let high = check(Path::new("run.toml"), &(source + &fenced(example, "toml"))).unwrap();
+        assert_eq!(high.layouts[0].layout(), expected.layout());
+        let (text, mut hex, mut read) = (fenced(example, "text"), String::new(), String::new());
+        for line in text.lines() {
+            if line.starts_with("->") && !hex.is_empty() {
+                read += &format!("{hex}{}", shown(&high.layouts[0], &hex));
+                hex.clear();
+            }
+            if !line.starts_with("->") {
+                hex += &format!("{line}\n");
+            }
+        }
+        assert_eq!(read, text, "{name}");
+    }
 }
