@@ -322,8 +322,8 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// bad data and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
 /// `.away`, `.waits_seconds` and `.best_effort_waits_seconds`, `spill.*.frames_lost`, and `alarms`,
-/// `refuses`, `absent`, `given_up`, `buffer_short` and `held_at_run_end` of each front-end. Loss and
-/// bad data are critical from that share on.
+/// `refuses`, `absent`, `given_up`, `buffer_short` and `held_at_run_end` of each front-end. Loss
+/// and bad data are critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -554,7 +554,7 @@ fn rules_of_files() -> [Rule; 5] {
 /// The usual rules on disks that complete nothing, also while a run ends. Network file systems
 /// pause for some seconds, and go on.
 fn rules_of_waits() -> [Rule; 2] {
-    let of = |name, quantity, severity, text: &str| Rule {
+    let of = |name, quantity, severity| Rule {
         text_many: Some(
             "Disks of targets have not completed a write, a sync or a close for up to {time}: \
              {sources}"
@@ -565,24 +565,14 @@ fn rules_of_waits() -> [Rule; 2] {
             quantity,
             Condition::Above { threshold: WAITS_S, clear_at: WAITS_S },
             severity,
-            text,
+            "Target {source} waits for its disk: a write, a sync or a close has not completed for \
+             {time}",
         )
     };
+    let best_effort = "target.*.best_effort_waits_seconds";
     [
-        of(
-            "target_waits",
-            "target.*.waits_seconds",
-            Severity::Critical,
-            "Target {source} waits for its disk: a write, a sync or a close has not completed for \
-             {time}",
-        ),
-        of(
-            "best_effort_target_waits",
-            "target.*.best_effort_waits_seconds",
-            Severity::Warning,
-            "Target {source} waits for its disk: a write, a sync or a close has not completed for \
-             {time}",
-        ),
+        of("target_waits", "target.*.waits_seconds", Severity::Critical),
+        of("best_effort_target_waits", best_effort, Severity::Warning),
     ]
 }
 
