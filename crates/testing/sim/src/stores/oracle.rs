@@ -78,7 +78,7 @@ struct Stored {
 
 impl Stored {
     /// Adds the files of a place. Returns its frames, skipped ones included. With `may_be_torn`,
-    /// the power failed in what was written last.
+    /// the power failed in what was written last, or a write did.
     fn take(
         &mut self,
         outcome: &Outcome<'_>,
