@@ -30,7 +30,7 @@ pub(super) struct SimNode {
     pub(super) files: MemoryFiles,
     pub(super) life: Option<NodeLife>,
     pub(super) lives: u64,
-    /// Whether its power failed, or a writer of it, and since then no stream was begun: what was not
+    /// Whether its power failed, or a writer, and since then no stream was begun: what was not
     /// durable may be there in part.
     pub(super) is_unrepaired: bool,
     is_calm: bool,
