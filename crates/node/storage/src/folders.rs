@@ -215,17 +215,23 @@ pub(crate) fn other_items(files: &[RunFile], one: Location) -> impl Iterator<Ite
 /// stays.
 fn without_copies(files: &[RunFile], ledger: &mut Ledger) {
     let mut sum = Ledger::new(ledger.sources.len());
-    for (file, index) in copies_in_parts(files) {
-        let read = |(file, index): Location| frame_ledger(&files[file].reader, index);
-        let (mut counts, errors) = read((file, index));
-        if !errors.is_empty() {
-            let mut others = other_items(files, (file, index)).map(read);
-            counts =
-                others.find(|(_, errors)| errors.is_empty()).map_or(counts, |(whole, _)| whole);
-        }
-        sum.add(&counts);
-    }
+    copies_in_parts(files).into_iter().for_each(|copy| sum.add(&counted(files, copy)));
     *ledger = ledger.since(&sum);
+}
+
+/// What the ledger of a part has of one of its frames: what the frame counts, or a whole copy of
+/// it. A file that a repair closed has what could be read of it, which is less if a power cut took
+/// a part of the frame; its table has no sum of its frames, as that of a writer has.
+fn counted(files: &[RunFile], one: Location) -> Ledger {
+    let read = |(file, index): Location| frame_ledger(&files[file].reader, index);
+    let (counts, errors) = read(one);
+    let reader = &files[one.0].reader;
+    let is_repaired = || reader.flags().is_some_and(|flags| flags.repaired);
+    if errors.is_empty() || is_repaired() && matches!(reader.frames_ledger(), Ok(None)) {
+        return counts;
+    }
+    let mut others = other_items(files, one).map(read);
+    others.find(|(_, errors)| errors.is_empty()).map_or(counts, |(whole, _)| whole)
 }
 
 /// Checks that frames of one number have as many rows, and keys that overlap, in all folders: a run

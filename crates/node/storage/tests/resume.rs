@@ -6,7 +6,8 @@ use std::path::Path;
 use catchment_frame::{Codec, ColumnEntry, FileReader, FrameInfo};
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{
-    CaughtUp, Interrupted, Resumable, ResumedPlace, Run, RunOptions, RunPlace, audit, verify,
+    CaughtUp, Interrupted, Resumable, ResumedPlace, Run, RunOptions, RunPlace, audit, repair,
+    verify,
 };
 
 use super::common::{Made, Recipe, change_header, key};
@@ -153,29 +154,43 @@ fn a_place_that_cannot_take_part_is_left_out_and_costs_the_others_nothing() {
 fn a_part_of_a_target_goes_on_behind_its_items_whatever_their_numbers() {
     // Numbers fall behind the first file.
     let info = |info: FrameInfo| FrameInfo { sequence: (info.sequence + 3) % 6, ..info };
+    let whole = |_: &Made| ();
     let torn = |made: &Made| {
         let second = made.frames[1][1].0.offset;
         let file = File::options().write(true).open(&made.files[1]).expect("opens");
         file.set_len(second + 100).expect("cuts");
     };
-    // How many items were before the second file, whether it is torn, and what is kept.
-    let cases: [(u64, bool, u64, u64); 4] = [
-        (3, false, 6, 6),
+    // A power cut may take any write that was not synced, and leave those behind it.
+    let without = |made: &Made, frame: usize| {
+        let begin = made.frames[1][frame].0.offset as usize;
+        let mut bytes = std::fs::read(&made.files[1]).expect("reads");
+        bytes[begin..begin + 4_096].fill(0);
+        std::fs::write(&made.files[1], bytes).expect("writes");
+    };
+    let repaired = |made: &Made| {
+        without(made, 1);
+        assert_eq!(repair(made.path()).expect("closes").closed(), 1);
+    };
+    // How many items were before the second file, what befell that, and what is kept.
+    let cases: [(u64, &dyn Fn(&Made), u64, u64); 7] = [
+        (3, &whole, 6, 6),
         // Frames of the first file were sent again.
-        (2, false, 5, 6),
+        (2, &whole, 5, 6),
         // What was between them is gone.
-        (4, false, 3, 3),
-        (3, true, 4, 4),
+        (4, &whole, 3, 3),
+        (3, &torn, 4, 4),
+        (3, &|made| without(made, 1), 4, 4),
+        (3, &|made| without(made, 0), 3, 3),
+        // A repair lists what it finds.
+        (3, &repaired, 4, 4),
     ];
-    for (before, is_torn, items, frames) in cases {
+    for (before, befall, items, frames) in cases {
         let made = Recipe { info, ..recipe() }.make();
         for (path, first_item) in made.files.iter().zip([0, before]) {
             let part = serde_json::json!({ "number": 0, "count": 2, "first_item": first_item });
             change_header(path, 3, |metadata| metadata["part"] = part);
         }
-        if is_torn {
-            torn(&made);
-        }
+        befall(&made);
         let places = [RunPlace { is_dealt: true, ..place(made.path(), true) }];
         let from = Interrupted::find(&places).and_then(Interrupted::take).expect("it goes on");
         let place = &from.places[0];

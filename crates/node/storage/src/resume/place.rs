@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
-    FILE_LIST_NAME, FileFrames, FileHeader, FileList, FrameInfo, FrameKind, FrameSummary, Position,
-    Positions, close_behind, frame_ledger, verify_frame,
+    FILE_LIST_NAME, FileFrames, FileHeader, FileList, FileReader, FrameInfo, FrameKind,
+    FrameSummary, OpenOptions, Position, Positions, close_behind, frame_ledger, verify_frame,
 };
 use catchment_model::{Entry, Ledger};
 
@@ -150,16 +150,19 @@ impl Place {
 
     /// How many frames a part of a target has without a gap, and how many of each file those are.
     /// A file says how many were taken before its own: one that begins before the end of the file
-    /// before it has frames that were sent again.
+    /// before it has frames that were sent again. Numbers say nothing of a frame that a power cut
+    /// took from between others, since they have gaps: those behind a hole do not count.
     fn find_items(&self) -> (Option<u64>, Vec<usize>) {
         let mut items = 0;
         let mut retained = vec![0; self.files.len()];
         for (found, retained) in self.files.iter().zip(&mut retained) {
             let begins = found.reader.header().part.map(|part| part.first_item);
             let Some(begins) = begins.filter(|&begins| begins <= items) else { break };
-            let mut frames = 0..found.reader.frames().len();
-            let bad = frames.find(|&one| self.is_read(found) && is_bad(found, one));
-            *retained = bad.unwrap_or(found.reader.frames().len());
+            let frames = found.reader.frames();
+            let hole = first_hole(found).unwrap_or(u64::MAX);
+            let follow = frames.iter().take_while(|frame| frame.offset < hole).count();
+            let bad = (0..follow).find(|&one| self.is_read(found) && is_bad(found, one));
+            *retained = bad.unwrap_or(follow);
             items = begins + *retained as u64;
         }
         (Some(items), retained)
@@ -328,6 +331,19 @@ fn synced_in(file: &Found) -> u64 {
 fn is_listed(listed: &BTreeMap<u32, u64>, file: &Found) -> bool {
     let bytes = listed.get(&file.reader.header().file_index);
     file.reader.closed() && bytes == Some(&file.reader.file_bytes())
+}
+
+/// Where the first bytes between its frames are that are none, or those behind them. The table of
+/// contents that a repair has made lists the frames behind a hole, too: there it is looked for.
+fn first_hole(file: &Found) -> Option<u64> {
+    let hole = |reader: &FileReader<ReadFile>| reader.skipped().first().map(|hole| hole.offset);
+    if !file.reader.flags().is_some_and(|flags| flags.repaired) {
+        return hole(&file.reader);
+    }
+    let options =
+        OpenOptions { ignore_toc: true, ignore_checkpoints: true, ..OpenOptions::default() };
+    let bytes = ReadFile::open(&file.path).ok()?;
+    hole(&FileReader::open_with(bytes, &options).ok()?)
 }
 
 /// Whether a frame cannot be read as a whole.

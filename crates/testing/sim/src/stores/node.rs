@@ -30,7 +30,8 @@ pub(super) struct SimNode {
     pub(super) files: MemoryFiles,
     pub(super) life: Option<NodeLife>,
     pub(super) lives: u64,
-    /// Whether its power failed, and since then no stream was begun.
+    /// Whether its power failed, or a writer, and since then no stream was begun: what was not
+    /// durable may be there in part.
     pub(super) is_unrepaired: bool,
     is_calm: bool,
 }
@@ -212,6 +213,11 @@ impl SimNode {
         (slot.due_ns, slot.is_blocked) = (wake_at_ns.max(slot.busy_ns), is_blocked);
         if ended {
             life.slots.swap_remove(at);
+            let has_failed = || {
+                let streams = life.observer.snapshot().streams;
+                streams.iter().any(|stream| stream.trouble.is_some() && !stream.has_ended)
+            };
+            self.is_unrepaired |= index != self.index && has_failed();
         }
         if life.woken.as_ref().is_some_and(|woken| woken.swap(false, Relaxed)) {
             let writer = life.slots.iter_mut().filter(|slot| slot.index != self.index);
