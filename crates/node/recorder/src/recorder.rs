@@ -224,8 +224,10 @@ impl Recorder {
         }
         let live = Arc::new(Live::begin(&config, Beginning::of(&config, from)));
         let warnings = config.lowered().into_iter().chain(config.warnings());
-        let cut_off = from.and_then(|from| from.cut_off.as_ref()).map(|why| {
-            format!("frames that a target had before its recorder's death are cut off: {why}")
+        let cut_off = from.and_then(|from| {
+            let (sequence, why) = (from.sequence, from.cut_off.as_ref()?);
+            let resumed = format!("the run was resumed at frame {sequence}");
+            Some(format!("{resumed}, and later frames of a target were cut off: {why}"))
         });
         warnings.chain(cut_off).for_each(|warning| live.warn_once(warning));
         live.paused.store(paused, Relaxed);

@@ -201,7 +201,7 @@ fn no_event_that_a_folder_had_whole_is_lost_and_none_is_there_twice() {
     assert_eq!(counts.bytes_caught_up, own.caught_up.bytes);
     assert_eq!(last.last.targets[0].counts.frames_caught_up, 0);
     assert_eq!(last.last.ledger.total()[Entry::FragmentsDiscardedDisk], 0);
-    assert!(!last.last.warnings.iter().any(|one| one.contains("are cut off")));
+    assert!(!last.last.warnings.iter().any(|one| one.contains("were cut off")));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_damaged_frame_of_the_folder_that_has_more_is_said_and_the_run_goes_on_befor
     assert!(from.places.iter().all(|place| place.caught_up.frames == 0));
     let last = killed.go_on(&from);
     killed.check(killed.common, &last);
-    assert!(last.last.warnings.iter().any(|one| one.contains("are cut off: frame ")));
+    assert!(last.last.warnings.iter().any(|one| one.contains("were cut off: frame ")));
 }
 
 #[test]

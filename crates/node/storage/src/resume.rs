@@ -5,9 +5,9 @@
 //! ([`Position::SYNCED`](catchment_frame::Position::SYNCED)): gaps below that are accounted for.
 //! From there on frames must follow each other, and each is read and checked. The run goes on
 //! behind the highest of the last such frames of the required places, and the others are caught up
-//! from its holder first (`catch_up.rs`): nobody is told that anything beyond the lowest is durable
-//! before. Where they cannot be, the run goes on behind the last frame that all have or can get:
-//! front-ends send the rest again, and what came by datagrams is lost.
+//! from its holder first (`catch_up.rs`). Until then no sender is told that anything beyond the
+//! lowest is durable. Where they cannot be, the run goes on behind the last frame that all have or
+//! can get: front-ends send the rest again, and what came by datagrams is lost.
 //!
 //! ```text
 //!          synced            end of the run      files of a place
@@ -186,7 +186,7 @@ impl Interrupted {
         let Err(error) = catch_up.copy(&mut from) else { return Ok(from) };
         // What was copied by then is a place's own now.
         let (mut from, _) = Self::find(&given)?.close(false)?;
-        from.cut_off = Some(format!("frame {}, which cannot be copied: {error}", from.sequence));
+        from.cut_off = Some(format!("frame {} cannot be copied: {error}", from.sequence));
         Ok(from)
     }
 
@@ -269,7 +269,8 @@ impl Interrupted {
         for place in self.places.iter_mut().flatten().filter(|place| place.is_required) {
             let beyond = place.stands_beyond(sequence, superseded);
             if let Some(first) = beyond.filter(|_| stored(place).is_subset(&whole)) {
-                place.end = first;
+                // Its own end may be before it: what it lacks there is copied.
+                place.end = place.end.min(first);
             }
         }
     }
