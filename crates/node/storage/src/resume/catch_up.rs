@@ -100,8 +100,13 @@ impl CatchUp {
     ///
     /// # Errors
     /// A frame cannot be read, or its copy cannot be written: that place has no more than before.
+    /// It can be tried again.
     pub(super) fn copy(&self, from: &mut Resumable) -> Result<(), StorageError> {
         for &(number, holder) in &self.holders {
+            // An earlier attempt may have come to the next one.
+            if from.places[number].end >= self.sequence {
+                continue;
+            }
             let copied = copy(from, &from.places[number], holder)?;
             from.places[number] = copied;
         }
