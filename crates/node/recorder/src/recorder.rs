@@ -224,10 +224,7 @@ impl Recorder {
         }
         let live = Arc::new(Live::begin(&config, Beginning::of(&config, from)));
         let warnings = config.lowered().into_iter().chain(config.warnings());
-        let cut_off = from.and_then(|from| from.cut_off.as_ref()).map(|why| {
-            format!("frames that a target had before its recorder's death are cut off: {why}")
-        });
-        warnings.chain(cut_off).for_each(|warning| live.warn_once(warning));
+        warnings.chain(from.and_then(of_cut_off)).for_each(|warning| live.warn_once(warning));
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let mut sockets = Sockets::new(&config, &live);
@@ -617,6 +614,13 @@ fn folder_part(
         }
     }
     Err(failed.swap_remove(0).1)
+}
+
+/// That frames of a target were cut off when the run was resumed, if any were.
+fn of_cut_off(from: &Resumable) -> Option<String> {
+    let (sequence, why) = (from.sequence, from.cut_off.as_ref()?);
+    let resumed = format!("the run was resumed at frame {sequence}");
+    Some(format!("{resumed}, and later frames of a target were cut off: {why}"))
 }
 
 /// The disk to which a target's files are written.

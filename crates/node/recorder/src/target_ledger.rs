@@ -275,7 +275,15 @@ impl TargetLedger {
         };
         if let Some(counts) = counts {
             for (source, counts) in (0..).map(SourceId).zip(&counts.sources) {
-                self.add(source, Entry::FragmentCountsUnconfirmed, counts.counted_out());
+                let counted = counts.counted_out();
+                // Of all counts, those that were removed earlier are among the others.
+                let counted = match presence {
+                    Presence::Removed { others: false } => {
+                        counted.saturating_sub(counts[Entry::FragmentCountsUnconfirmed])
+                    }
+                    _ => counted,
+                };
+                self.add(source, Entry::FragmentCountsUnconfirmed, counted);
             }
             self.settle(|one| one.removed(file.id, file.index));
         }
@@ -306,6 +314,7 @@ impl TargetLedger {
     /// Counts what the next frame has to say.
     fn add(&mut self, source: SourceId, entry: Entry, count: u64) {
         self.of_target().ledger.add(source, entry, count);
-        self.carried.sources[source.index()][entry] += count;
+        let carried = &mut self.carried.sources[source.index()][entry];
+        *carried = carried.saturating_add(count);
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use catchment_fixtures::{sender_to, wait_while};
-use catchment_frame::{ColumnKind, FileReader};
+use catchment_frame::{ColumnKind, FileReader, FrameSummary};
 use catchment_model::{Entry, SourceId};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, TargetConfig};
 use catchment_storage::{Resumable, Run, RunOptions, audit, verify};
@@ -50,10 +50,20 @@ fn child() {
     }
 }
 
-fn started(folder: &Path) -> Child {
+/// The process with the recorder, which is killed in any case.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+fn started(folder: &Path) -> Victim {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "caught_up::child", "--nocapture"]).env(FOLDER, folder);
-    command.stdout(Stdio::null()).spawn().expect("starts")
+    Victim(command.stdout(Stdio::null()).spawn().expect("starts"))
 }
 
 /// A run that was killed, of which one folder lacks frames.
@@ -75,7 +85,7 @@ impl Killed {
         if is_selected {
             std::fs::write(root.path().join(SELECTED), "").expect("writes");
         }
-        let mut child = started(root.path());
+        let child = started(root.path());
         wait_while(|| !root.path().join(ADDRESS).exists());
         let addresses = std::fs::read_to_string(root.path().join(ADDRESS)).expect("reads");
         let addresses = addresses.split(' ').map(|one| one.parse().expect("an address"));
@@ -95,18 +105,20 @@ impl Killed {
             number += 1;
             runs.iter().any(|folder| frames(folder) < 3 * LACKS)
         });
-        child.kill().expect("is killed");
-        child.wait().expect("it was there");
+        drop(child);
         let folders = runs.each_ref().map(|folder| run_in(folder).expect("a run"));
+        // Each of them writes at its own pace: which frames are cut off is said by the other one.
+        let paths = folders.each_ref().map(|folder| only_file(folder));
+        let last = frames_in(&paths[1 - behind]).into_iter().rfind(|frame| frame.info.rows > 0);
+        let kept = last.expect("a frame").info.sequence - LACKS as u64;
         // The last frame that it has stays incomplete.
-        let path = only_file(&folders[behind]);
-        let bytes = std::fs::read(&path).expect("reads");
-        let reader = FileReader::open(&bytes[..]).expect("opens");
-        let whole: Vec<_> = reader.frames().iter().filter(|frame| frame.info.rows > 0).collect();
-        let cut = whole[whole.len() - LACKS].offset;
+        let frames = frames_in(&paths[behind]);
+        let first = frames.iter().find(|frame| frame.info.sequence > kept);
+        let cut = first.or(frames.last()).expect("a frame").offset;
+        let path = &paths[behind];
         File::options()
             .write(true)
-            .open(&path)
+            .open(path)
             .and_then(|file| file.set_len(cut + 100))
             .expect("cuts");
         let events = folders.each_ref().map(|folder| {
@@ -176,6 +188,12 @@ fn send(senders: &[std::net::UdpSocket], number: u32) {
     }
 }
 
+fn frames_in(path: &Path) -> Vec<FrameSummary> {
+    let bytes = std::fs::read(path).expect("reads");
+    let reader = FileReader::open(&bytes[..]).expect("opens");
+    reader.frames().to_vec()
+}
+
 fn only_file(folder: &Path) -> PathBuf {
     let files = folder.read_dir().expect("lists").map(|entry| entry.expect("an entry").path());
     let is_frames = |path: &PathBuf| path.extension().is_some_and(|one| one == "catch");
@@ -201,7 +219,7 @@ fn no_event_that_a_folder_had_whole_is_lost_and_none_is_there_twice() {
     assert_eq!(counts.bytes_caught_up, own.caught_up.bytes);
     assert_eq!(last.last.targets[0].counts.frames_caught_up, 0);
     assert_eq!(last.last.ledger.total()[Entry::FragmentsDiscardedDisk], 0);
-    assert!(!last.last.warnings.iter().any(|one| one.contains("are cut off")));
+    assert!(!last.last.warnings.iter().any(|one| one.contains("were cut off")));
 }
 
 #[test]
@@ -230,7 +248,7 @@ fn a_damaged_frame_of_the_folder_that_has_more_is_said_and_the_run_goes_on_befor
     assert!(from.places.iter().all(|place| place.caught_up.frames == 0));
     let last = killed.go_on(&from);
     killed.check(killed.common, &last);
-    assert!(last.last.warnings.iter().any(|one| one.contains("are cut off: frame ")));
+    assert!(last.last.warnings.iter().any(|one| one.contains("were cut off: frame ")));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! has, are among what is read, and no more there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -66,9 +66,9 @@ pub(crate) fn merge_trends(
             true => trends.counter_folder(kind),
             false => trends.folder(kind),
         };
-        let levels = |trends: &Trends, kind| -> Result<Vec<Level>, StorageError> {
-            let levels = trends.levels(&folder(trends, kind))?;
-            Ok(levels.into_iter().map(Level::of).collect())
+        let mut levels = |trends: &Trends, kind| -> Result<Vec<Level>, StorageError> {
+            let levels = merged.left_out.or_gap(trends.levels(&folder(trends, kind)))?;
+            Ok(levels.into_iter().flatten().map(Level::of).collect())
         };
         let mut sources = Vec::new();
         for trends in &all {
@@ -104,6 +104,15 @@ struct Source {
     minute: Vec<Level>,
 }
 
+impl Source {
+    fn levels(&self, kind: TrendKind) -> &[Level] {
+        match kind {
+            TrendKind::Second => &self.second,
+            TrendKind::Minute => &self.minute,
+        }
+    }
+}
+
 /// A run of trends: the long frames, or a tail.
 struct Level {
     run: Arc<Run>,
@@ -126,6 +135,18 @@ impl Level {
         drop(by_name);
         Self { run, columns }
     }
+
+    /// Whether there are rows for all times of its frames in that range.
+    fn is_in(&self, rows: &BTreeMap<u64, Row>, kind: TrendKind, range: &Range<u64>) -> bool {
+        let infos = self.run.channel_frames().iter().map(|frame| frame.summary.info);
+        let mut reached =
+            infos.filter(|it| it.time_first_ns < range.end && it.time_last_ns >= range.start);
+        reached.all(|info| {
+            let first = info.time_first_ns.max(range.start) / kind.period_ns();
+            let last = info.time_last_ns.min(range.end - 1) / kind.period_ns();
+            (first..=last).all(|index| rows.contains_key(&index))
+        })
+    }
 }
 
 /// The name of the series of which a column has the means.
@@ -140,6 +161,7 @@ fn merge(
     merged: &mut MergedTrends,
     go_on: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<(), StorageError> {
+    name_problems(sources, &mut merged.left_out);
     let levels = || sources.iter().flat_map(|one| one.second.iter().chain(&one.minute));
     let mut series: Vec<ChannelInfo> = Vec::new();
     let (mut known, mut hours) = (BTreeSet::new(), BTreeSet::new());
@@ -167,10 +189,10 @@ fn merge(
     let names: Vec<String> = series.iter().map(|info| info.name.clone()).collect();
     let mut files = TrendFiles::create(&new_trends(series))?;
     for hour in hours {
-        let select = Select::TimeNs(hour * HOUR_NS..(hour + 1).saturating_mul(HOUR_NS));
+        let range = hour * HOUR_NS..(hour + 1).saturating_mul(HOUR_NS);
         for (index, name) in names.iter().enumerate() {
             let rows = |kind: TrendKind, merged: &mut MergedTrends| {
-                rows_of(sources, name, kind, &select, merged)
+                rows_of(sources, (name.as_str(), kind), &range, merged)
             };
             let seconds = rows(TrendKind::Second, merged)?;
             let minutes = rows(TrendKind::Minute, merged)?;
@@ -186,25 +208,41 @@ fn merge(
     Ok(())
 }
 
-/// The rows of a series in an hour.
+/// Names what is wrong with files of trends, if no folder that has such trends has whole ones.
+fn name_problems(sources: &[Source], left_out: &mut LeftOut) {
+    for kind in [TrendKind::Second, TrendKind::Minute] {
+        let mut of_kind = sources.iter().map(|one| one.levels(kind)).filter(|one| !one.is_empty());
+        if of_kind.any(|levels| levels.iter().all(|level| level.run.problems().is_empty())) {
+            continue;
+        }
+        for level in sources.iter().flat_map(|one| one.levels(kind)) {
+            let path = level.run.path().display();
+            let problems = level.run.problems().iter();
+            problems.for_each(|problem| left_out.name(format!("{path}: {problem}")));
+        }
+    }
+}
+
+/// The rows of a series in an hour. What cannot be read is named where no folder has all rows of
+/// that time.
 fn rows_of(
     sources: &[Source],
-    name: &str,
-    kind: TrendKind,
-    select: &Select,
+    (name, kind): (&str, TrendKind),
+    range: &Range<u64>,
     merged: &mut MergedTrends,
 ) -> Result<Vec<Row>, StorageError> {
+    let select = Select::TimeNs(range.clone());
     let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
+    let mut damaged: Vec<(&Level, StorageError)> = Vec::new();
     for source in sources {
-        let levels = match kind {
-            TrendKind::Second => &source.second,
-            TrendKind::Minute => &source.minute,
-        };
         let mut of_source = Trend::default();
-        for level in levels {
+        for level in source.levels(kind) {
             let Some(columns) = level.columns.get(name) else { continue };
-            let read = merged.left_out.or_gap(rows_in(&level.run, *columns, select))?;
-            read.into_iter().for_each(|read| of_source.append(read));
+            match rows_in(&level.run, *columns, &select) {
+                Ok(read) => of_source.append(read),
+                Err(error) if error.is_damage() => damaged.push((level, error)),
+                Err(error) => return Err(error),
+            }
         }
         for (at, &start_ns) in of_source.start_ns.iter().enumerate() {
             let index = start_ns / kind.period_ns();
@@ -220,6 +258,8 @@ fn rows_of(
             rows.entry(index).or_insert(Row { index, statistics });
         }
     }
+    damaged.retain(|(level, _)| !level.is_in(&rows, kind, range));
+    damaged.into_iter().try_for_each(|(_, error)| merged.left_out.note(error))?;
     Ok(rows.into_values().collect())
 }
 

@@ -5,9 +5,9 @@
 //! ([`Position::SYNCED`](catchment_frame::Position::SYNCED)): gaps below that are accounted for.
 //! From there on frames must follow each other, and each is read and checked. The run goes on
 //! behind the highest of the last such frames of the required places, and the others are caught up
-//! from its holder first (`catch_up.rs`): nobody is told that anything beyond the lowest is durable
-//! before. Where they cannot be, the run goes on behind the last frame that all have or can get:
-//! front-ends send the rest again, and what came by datagrams is lost.
+//! from its holder first (`catch_up.rs`). Until then no sender is told that anything beyond the
+//! lowest is durable. Where they cannot be, the run goes on behind the last frame that all have or
+//! can get: front-ends send the rest again, and what came by datagrams is lost.
 //!
 //! ```text
 //!          synced            end of the run      files of a place
@@ -27,6 +27,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use catchment_frame::{FileFrames, FileHeader, Numbering, Positions, Superseded};
 use catchment_model::{Ledger, RunId};
@@ -40,6 +41,11 @@ use place::Place;
 
 mod catch_up;
 mod place;
+
+/// How long copies are tried that the system refuses: what cannot be copied is cut off, and a disk
+/// or a table of open files may be full for a moment.
+const COPY_WITHIN: Duration = Duration::from_secs(2);
+const COPY_POLL: Duration = Duration::from_millis(100);
 
 /// A place that gets the run's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,10 +189,19 @@ impl Interrupted {
     pub fn take(self) -> Result<Resumable, StorageError> {
         let given = self.given.clone();
         let (mut from, catch_up) = self.close(!given.iter().any(|place| place.is_dealt))?;
-        let Err(error) = catch_up.copy(&mut from) else { return Ok(from) };
+        let until = Instant::now() + COPY_WITHIN;
+        let error = loop {
+            match catch_up.copy(&mut from) {
+                Ok(()) => return Ok(from),
+                Err(error) if error.system().is_some() && Instant::now() < until => {
+                    std::thread::sleep(COPY_POLL);
+                }
+                Err(error) => break error,
+            }
+        };
         // What was copied by then is a place's own now.
         let (mut from, _) = Self::find(&given)?.close(false)?;
-        from.cut_off = Some(format!("frame {}, which cannot be copied: {error}", from.sequence));
+        from.cut_off = Some(format!("frame {} cannot be copied: {error}", from.sequence));
         Ok(from)
     }
 
@@ -269,7 +284,8 @@ impl Interrupted {
         for place in self.places.iter_mut().flatten().filter(|place| place.is_required) {
             let beyond = place.stands_beyond(sequence, superseded);
             if let Some(first) = beyond.filter(|_| stored(place).is_subset(&whole)) {
-                place.end = first;
+                // Its own end may be before it: what it lacks there is copied.
+                place.end = place.end.min(first);
             }
         }
     }

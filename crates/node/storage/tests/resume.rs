@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use catchment_frame::{Codec, ColumnEntry, FileReader, FrameInfo};
+use catchment_frame::{Codec, ColumnEntry, FileReader, FrameInfo, FrameKind, FrameSummary};
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{
     CaughtUp, Interrupted, Resumable, ResumedPlace, Run, RunOptions, RunPlace, audit, repair,
@@ -308,6 +308,44 @@ fn a_run_goes_on_before_a_frame_that_its_only_holder_cannot_give() {
     assert_eq!((from.sequence, from.places[0].caught_up.frames), (4, 0));
     assert!(from.cut_off.expect("why").contains("frame 4"));
     check_both([&behind, &lost], 4);
+}
+
+#[test]
+fn a_place_whose_last_frame_stands_for_later_ones_gets_what_it_lacks_before_it() {
+    // Its fourth frame is torn, and the fifth stands for the sixth, too.
+    let behind = Recipe {
+        files: vec![vec![5, 7, 3], vec![4, 2]],
+        skipped: |frame| (frame == 4).then_some(Entry::FragmentsDiscardedDisk),
+        info_skipped: |info| FrameInfo { kind: FrameKind::SKIPPED, rows: 2, ..info },
+        ..recipe()
+    };
+    let behind = behind.make();
+    behind.damage(1, behind.offset(1, 0, 6) + 1);
+    // Of the other one's the sixth is.
+    let holder = recipe().make();
+    holder.damage(1, holder.offset(1, 2, 6) + 1);
+    let from = both(&behind, &holder);
+    assert_eq!((from.sequence, from.places[0].caught_up.frames), (5, 2));
+    assert_eq!(from.places[0].ledger, from.places[1].ledger);
+    check_both([&behind, &holder], 5);
+}
+
+#[test]
+fn parts_that_are_cut_off_one_after_the_other_are_all_kept() {
+    let made = recipe().make();
+    let cut = |frame: usize, name: &str| {
+        made.damage(1, made.offset(1, frame, 6) + 1);
+        let FrameSummary { offset, frame_bytes, .. } = made.frames[1][frame].0;
+        let bytes = std::fs::read(&made.files[1]).expect("reads");
+        let bytes = bytes[offset as usize..(offset + frame_bytes) as usize].to_vec();
+        let places = [place(made.path(), true)];
+        let from = Interrupted::find(&places).and_then(Interrupted::take).expect("it goes on");
+        assert_eq!(from.sequence, 3 + frame as u64);
+        (made.files[1].with_extension(name), bytes)
+    };
+    for (path, bytes) in [cut(2, "superseded"), cut(1, "2.superseded")] {
+        assert!(std::fs::read(&path).expect("reads") == bytes, "{}", path.display());
+    }
 }
 
 #[test]

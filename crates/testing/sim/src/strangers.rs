@@ -14,7 +14,8 @@ use crate::wires::Trouble;
 #[derive(Debug)]
 pub(crate) struct Strangers {
     chance: Random,
-    /// Who is here: in place of which front-end, at which recorder, and over which connection.
+    /// The connected strangers: in place of which front-end, at which recorder, and over which
+    /// connection.
     here: Vec<(usize, Life, usize)>,
 }
 
@@ -27,7 +28,8 @@ impl Strangers {
         Self { chance, here: Vec::new() }
     }
 
-    /// In how long somebody comes, since that has happened to a front-end: before it is back.
+    /// After what time a stranger connects once this has happened to a front-end; none if no
+    /// stranger does.
     pub(crate) fn come_ns(&mut self, what: Trouble) -> Option<u64> {
         let is_away = matches!(what, Trouble::Cut | Trouble::Death);
         (is_away && self.chance.chance(300)).then(|| MS + self.chance.below(49 * MS))

@@ -186,8 +186,8 @@ impl Sessions {
         }
     }
 
-    /// What a connection brings waits, since those that are read before it have taken all room: it
-    /// is not silent, and its sources wait with it. Returns false if the endpoint is none.
+    /// Postpones a connection because those read before it have filled the batch: it is not silent,
+    /// and its sources are held. Returns false if the endpoint is none.
     #[cold]
     pub(crate) fn put_off(&mut self, ingest: &Ingest, endpoint: usize) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(endpoint) else { return false };

@@ -55,43 +55,58 @@ impl CatchUp {
         let reaches: Vec<Vec<(Reach, usize)>> =
             places.iter().map(|(_, place)| reach(place)).collect();
         let reaches = || places.iter().zip(&reaches);
-        let farthest = |place: &Place, reaches: &[(Reach, usize)]| {
-            reaches.iter().map(|(reach, _)| reach.end).fold(place.end, u64::max)
+        let farthest = |place: &Place, reaches: &[(Reach, usize)], until: u64| {
+            reaches.iter().map(|(reach, _)| reach.within(until)).fold(place.end, u64::max)
         };
-        let ends = reaches().map(|((_, place), reaches)| farthest(place, reaches));
-        let sequence = ends.min().unwrap_or(0);
+        // A frame that also stands for others beyond the run's end is not copied: without it, that
+        // end may be lower still.
+        let (mut until, mut sequence) = (u64::MAX, u64::MAX);
+        loop {
+            let ends = reaches().map(|((_, place), all)| farthest(place, all, sequence));
+            let lowest = ends.min().unwrap_or(0);
+            if lowest >= sequence {
+                break;
+            }
+            (until, sequence) = (sequence, lowest);
+        }
         let behind = reaches().filter(|((_, place), _)| place.end < sequence);
         let holders = behind.filter_map(|((number, _), reaches)| {
-            let holder = reaches.iter().find(|(reach, _)| reach.end >= sequence);
+            let holder = reaches.iter().find(|(reach, _)| reach.within(sequence) >= sequence);
             holder.map(|(_, holder)| (*number, *holder))
         });
         let is_highest = places.iter().all(|(_, place)| place.end <= sequence);
         let mut stopped = reaches().filter(|_| !is_highest);
-        let stopped = stopped.find(|((_, place), all)| farthest(place, all) == sequence);
+        let stopped = stopped.find(|((_, place), all)| farthest(place, all, until) == sequence);
         let stopped = stopped.and_then(|((_, place), all)| {
-            let (reach, _) = all.iter().max_by_key(|(reach, _)| reach.end)?;
-            Some(format!("frame {sequence}, which {} lacks: {}", place.shown(), reach.why))
+            let (reach, _) = all.iter().max_by_key(|(reach, _)| reach.within(until))?;
+            let why: &str = match reach.within(u64::MAX) > sequence {
+                true => "it stands for later ones too, of which a folder lacks some",
+                false => &reach.why,
+            };
+            Some(format!("frame {sequence} cannot be copied to {}: {why}", place.shown()))
         });
-        let damaged = || {
-            let bad = places.iter().filter(|(_, place)| place.end == sequence);
-            bad.filter_map(|(_, place)| place.damaged.clone()).next()
-        };
-        let cut_off = stopped.or_else(damaged);
+        let cut_off = stopped.or_else(|| damaged_at(places, sequence));
         Self { sequence, holders: holders.collect(), cut_off }
     }
 
     /// Behind the last frame that all have.
     pub(super) fn none(places: &[(usize, &Place)]) -> Self {
         let ends = places.iter().map(|(_, place)| place.end);
-        Self { sequence: ends.min().unwrap_or(0), ..Self::default() }
+        let sequence = ends.min().unwrap_or(0);
+        Self { sequence, holders: Vec::new(), cut_off: damaged_at(places, sequence) }
     }
 
     /// Copies to each place what it lacks, durably. Places are closed, at the end of the run.
     ///
     /// # Errors
     /// A frame cannot be read, or its copy cannot be written: that place has no more than before.
+    /// It can be tried again.
     pub(super) fn copy(&self, from: &mut Resumable) -> Result<(), StorageError> {
         for &(number, holder) in &self.holders {
+            // An earlier attempt may have come to the next one.
+            if from.places[number].end >= self.sequence {
+                continue;
+            }
             let copied = copy(from, &from.places[number], holder)?;
             from.places[number] = copied;
         }
@@ -99,9 +114,16 @@ impl CatchUp {
     }
 }
 
+/// The damaged frame at which a place ends that has the frames before that number, if it is one.
+fn damaged_at(places: &[(usize, &Place)], sequence: u64) -> Option<String> {
+    let mut ending = places.iter().filter(|(_, place)| place.end == sequence);
+    ending.find_map(|(_, place)| place.damaged.clone())
+}
+
 /// How far a place can be brought by another one.
 struct Reach {
-    end: u64,
+    /// Its own end, and behind each frame that it can get: they rise.
+    ends: Vec<u64>,
     /// Why not farther.
     why: String,
 }
@@ -110,9 +132,10 @@ impl Reach {
     fn of(own: &Place, holder: &Place, before: &Bounds) -> Self {
         let (of_own, of_holder) = (own.header(), holder.header());
         let mut end = own.end;
+        let mut ends = vec![end];
         if !has_all(of_holder, of_own) {
             let why = format!("{} has other sources or channels", holder.shown());
-            return Self { end, why };
+            return Self { ends, why };
         }
         let infos = holder.frames().filter(|(_, frame)| !before.has(&frame.info));
         for ((file, index), frame) in infos {
@@ -130,12 +153,19 @@ impl Reach {
                 break;
             }
             end = last.saturating_add(1);
+            ends.push(end);
         }
         let why = match &holder.damaged {
             Some(damaged) if end == holder.end => damaged.clone(),
             _ => format!("{} has no whole frame of that number", holder.shown()),
         };
-        Self { end, why }
+        Self { ends, why }
+    }
+
+    /// The end with frames that stand for none from that number on, or that of the place itself.
+    fn within(&self, until: u64) -> u64 {
+        let count = self.ends.partition_point(|&end| end <= until).max(1);
+        self.ends[count - 1]
     }
 }
 
@@ -243,7 +273,9 @@ impl Copier {
         let encoded = self.header.encode();
         file.write_all(&encoded).map_err(failed)?;
         let mut offset = encoded.len() as u64;
-        for (path, reader) in self.holding(&from.places[holder].files)? {
+        let holding = self.holding(&from.places[holder].files)?;
+        self.limit_missing(&holding, &from.places[holder].ledger, &place.ledger);
+        for (path, reader) in holding {
             for index in 0..reader.frames().len() {
                 let (first, last) = reader.frames()[index].info.numbers();
                 if first != self.next || last >= self.end {
@@ -284,6 +316,38 @@ impl Copier {
         }
         holding.reverse();
         Ok(holding)
+    }
+
+    /// Limits what is counted as missing fragments of lost frames. With those that frames record,
+    /// which one place may have and another one lacks, it is the same in all places at the run's
+    /// end.
+    fn limit_missing(
+        &mut self,
+        holding: &[(PathBuf, FileReader<ReadFile>)],
+        all: &Ledger,
+        own: &Ledger,
+    ) {
+        // What the copies will record.
+        let (mut copied, mut next) = (Ledger::new(all.sources.len()), self.next);
+        for (_, reader) in holding {
+            for (index, frame) in reader.frames().iter().enumerate() {
+                let (first, last) = frame.info.numbers();
+                if first == next && last < self.end {
+                    copied.add(&frame_ledger(reader, index).0);
+                    next = last.saturating_add(1);
+                }
+            }
+        }
+        let missing = |counts: &SourceLedger| {
+            let of_lost = counts[Entry::FragmentsMissingUnrecorded];
+            counts[Entry::FragmentsMissing].saturating_add(of_lost)
+        };
+        let sources = all.sources.iter().zip(&own.sources).zip(&copied.sources);
+        for (((all, own), copied), left) in sources.zip(&mut self.left.sources) {
+            let of_copies = copied[Entry::FragmentsMissing];
+            let of_lost = missing(all).saturating_sub(of_copies).saturating_sub(missing(own));
+            left[Entry::FragmentsMissingUnrecorded] = of_lost;
+        }
     }
 
     /// A frame as the place has it.
@@ -430,10 +494,11 @@ fn in_file(path: &Path, source: FrameError) -> StorageError {
 }
 
 /// What a place counts of frames that it alone lacks or may have lost.
-const OF_PLACE: [Entry; 5] = [
+const OF_PLACE: [Entry; 6] = [
     Entry::FragmentsDiscardedDisk,
     Entry::FragmentsRemoved,
     Entry::FragmentsUnconfirmed,
+    Entry::FragmentCountsUnconfirmed,
     Entry::FragmentsNotTaken,
     Entry::FragmentBytesNotTaken,
 ];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ impl Place {
         self.files[0].reader.header()
     }
 
-    /// Where it is, for people.
+    /// Its folder, for messages.
     pub(super) fn shown(&self) -> String {
         let folder = self.files.last().and_then(|file| file.path.parent());
         folder.map_or(String::new(), |folder| folder.display().to_string())
@@ -312,7 +312,27 @@ fn before_gap(files: &[Kept]) -> usize {
 /// Keeps a file under another name: it is the run's no longer.
 fn supersede(path: &Path) -> Result<(), StorageError> {
     let failed = |source| StorageError::Write { path: path.to_owned(), source };
-    std::fs::rename(path, path.with_extension(SUPERSEDED)).map_err(failed)
+    std::fs::rename(path, superseded_path(path, |_| false)).map_err(failed)
+}
+
+/// Under what name something of a file is kept: NAME-INDEX.superseded, or the first of
+/// NAME-INDEX.2.superseded and so on that is no file yet, or one of which `is_same` says that it
+/// has the same.
+fn superseded_path(path: &Path, is_same: impl Fn(&Path) -> bool) -> PathBuf {
+    let further = (2_u32..).map(|number| path.with_extension(format!("{number}.{SUPERSEDED}")));
+    let mut names = std::iter::once(path.with_extension(SUPERSEDED)).chain(further);
+    let free = names.find(|name| !name.is_file() || is_same(name));
+    free.expect("fewer files than numbers")
+}
+
+/// Whether a file has the first bytes of another one from there on, as far as it goes: a part that
+/// an interrupted attempt has kept. Other parts begin with other frames.
+fn begins_as(path: &Path, source: &ReadFile, from: u64) -> bool {
+    let (mut kept, mut expected) = (Vec::new(), vec![0; PIECE_BYTES]);
+    let opened = File::open(path);
+    let read = opened.and_then(|file| file.take(PIECE_BYTES as u64).read_to_end(&mut kept));
+    let got = source.read_at(from, &mut expected).unwrap_or(0);
+    read.is_ok() && expected[..got].starts_with(&kept)
 }
 
 /// The number below which all frames were settled in the required places, as far as a file says.
@@ -447,9 +467,9 @@ impl Kept {
 
 /// Keeps a part of a file that is about to be cut off, in a file beside it.
 fn keep_superseded(path: &Path, from: u64, to: u64) -> Result<(), StorageError> {
-    let kept_path = path.with_extension(SUPERSEDED);
-    let (source, write) =
-        (ReadFile::open(path)?, |source| StorageError::Write { path: kept_path.clone(), source });
+    let source = ReadFile::open(path)?;
+    let kept_path = superseded_path(path, |kept| begins_as(kept, &source, from));
+    let write = |source| StorageError::Write { path: kept_path.clone(), source };
     let mut kept = File::create(&kept_path).map_err(write)?;
     let (mut buffer, mut at) = (vec![0; PIECE_BYTES], from);
     while at < to {

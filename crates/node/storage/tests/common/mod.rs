@@ -49,6 +49,8 @@ pub struct Recipe {
     /// The entry that counts the fragments of a frame for which a skipped frame stands; `None`: the
     /// frame is there.
     pub skipped: fn(u64) -> Option<Entry>,
+    /// Changes of the headers of skipped frames.
+    pub info_skipped: Change,
     /// One of two parts of a target: its number, and which frames it has.
     pub part: Option<PartOf>,
     /// Whether the last file marks the end of the run.
@@ -74,6 +76,7 @@ impl Default for Recipe {
             without: None,
             sum: None,
             skipped: |_| None,
+            info_skipped: |info| FrameInfo { kind: FrameKind::SKIPPED, rows: 1, ..info },
             part: None,
             ended: true,
         }
@@ -300,11 +303,7 @@ impl Recipe {
     fn as_stored(&self, sequence: u64, events: Events, schema: &Schema) -> (Events, Change) {
         match (self.skipped)(sequence) {
             None => (events, self.info),
-            Some(entry) => (skipped(events, schema, entry), |info| FrameInfo {
-                kind: FrameKind::SKIPPED,
-                rows: 1,
-                ..info
-            }),
+            Some(entry) => (skipped(events, schema, entry), self.info_skipped),
         }
     }
 

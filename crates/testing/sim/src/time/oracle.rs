@@ -327,7 +327,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Whether nobody knows how the times of these sources compare: their cycles differ, and are
+    /// Whether it is unknown how the times of these sources compare: their cycles differ, and are
     /// short, at least of those that say in which cycle the others are. A clock that lies, of a
     /// longer cycle, may have put them all into a later one.
     fn are_of_unknown_cycles(
