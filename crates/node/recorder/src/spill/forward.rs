@@ -422,7 +422,7 @@ impl ToOne {
     /// Why frames must not be sent to a node that goes on at that number, if so.
     fn hole(&self, next: u64) -> Option<String> {
         let Identity { node, name, .. } = self.backlog.spill.identity();
-        let first = self.backlog.spill.first()?;
+        let first = self.backlog.spill.begins_at()?;
         (next < first).then(|| {
             format!(
                 "the node {node} has {name} up to frame {next}, and the spill begins at {first}: \
