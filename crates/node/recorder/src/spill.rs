@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use catchment_agent::Entropy;
 use catchment_encoder::Done;
-use catchment_frame::{EventColumns, FileHeader, FrameInfo, FrameKind, Origin};
+use catchment_frame::{DealtPart, EventColumns, FileHeader, FrameInfo, FrameKind, Origin};
 use catchment_model::Ledger;
 use catchment_writer::{EncodedColumn, ledger_column};
 
@@ -283,11 +283,11 @@ impl Spill {
         &self.lock.identity
     }
 
-    /// The header of the stream's files at a node: that one of so many.
-    pub(crate) fn header_of(&self, part: (u32, u32)) -> Vec<u8> {
+    /// The header of the stream's files at a node, which has that part of the frames.
+    pub(crate) fn header_of(&self, part: DealtPart) -> Vec<u8> {
         // It was decoded before.
         match FileHeader::decode(&self.header_bytes) {
-            Ok((header, _)) if part.1 > 1 => {
+            Ok((header, _)) if part.count > 1 => {
                 header_of_part(&header, header.target.as_deref().unwrap_or_default(), part)
             }
             _ => self.header_bytes.clone(),

@@ -314,7 +314,7 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| for (target, folder) in folders(view) {
             let path = folder.path.display().to_string();
             let labels = [("target", &*target.name), ("folder", &*path)];
-            out.put(&labels, waits_seconds(folder, utc_now().0));
+            out.put(&labels, waits_seconds(folder));
         };
     "catchment_target_node_durable_frames_total", "counter", "target, node",
         "Frames that a storage node of a target has acknowledged as durable in this run, or in the \
