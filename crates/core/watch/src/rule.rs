@@ -19,7 +19,7 @@ pub const TIME_NS_MAX: u64 = 86_400 * S;
 const S: u64 = 1_000_000_000;
 /// A folder of a storage node with less has little space.
 const FOLDER_BYTES_MIN: f64 = (1_u64 << 30) as f64;
-/// A disk that is waited for so long hangs.
+/// A disk that completes nothing for this long counts as hung.
 const WAITS_S: f64 = 5.0;
 /// Anything at all is wrong.
 const ANY: Condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
@@ -535,7 +535,7 @@ fn rules_of_files() -> [Rule; 5] {
         Rule {
             latch: true,
             text_many: Some(
-                "Spilled frames are lost of {things}: {sources} (their files were removed or are \
+                "Spilled frames of {things} are lost: {sources} (their files were removed or are \
                  damaged)"
                     .into(),
             ),

@@ -48,6 +48,13 @@ impl FileFrames {
         }
     }
 
+    /// Files behind that index are there no longer. Its first one is.
+    pub fn cut_behind(&mut self, last_file: u32) {
+        self.last_file = self.last_file.min(last_file);
+        let indexes = self.last_file.saturating_sub(self.first_file).saturating_add(1);
+        self.files = self.files.min(indexes);
+    }
+
     fn with(self, other: Self) -> Self {
         Self {
             first_file: self.first_file.min(other.first_file),
@@ -62,6 +69,18 @@ impl FileFrames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_whose_last_files_are_cut_has_the_others() {
+        let (first_frame, last_frame) = (10, 90);
+        let mut range =
+            FileFrames { first_file: 3, last_file: 9, files: 6, first_frame, last_frame };
+        range.cut_behind(12);
+        assert_eq!((range.last_file, range.files), (9, 6));
+        range.cut_behind(5);
+        assert_eq!((range.last_file, range.files), (5, 3));
+        assert!(range.is_valid());
+    }
 
     #[test]
     fn files_become_ranges_where_there_are_many_and_none_is_forgotten() {

@@ -14,7 +14,7 @@ use crate::common::*;
 const LONG: Duration = Duration::from_secs(120);
 
 #[test]
-fn a_close_that_hangs_keeps_nobody_from_the_next_file() {
+fn a_close_that_hangs_does_not_delay_the_next_file() {
     for engine in [EngineChoice::Auto, EngineChoice::Portable] {
         let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
         let mut disk = Disk::new(config(engine)).expect("a disk");

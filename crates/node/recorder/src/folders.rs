@@ -50,7 +50,7 @@ impl Folders {
         for disk in 0..files.stores() {
             let (writes, spare_bytes) = (files.writes(disk), files.store(disk).spare_bytes());
             self.disks.polled(disk, writes, spare_bytes, now_ns);
-            ledger.of_target().show_waits(disk, self.disks.waits_since_ns(disk));
+            ledger.of_target().show_waits(disk, self.disks.waits_since_ns(disk), now_ns);
             all.begun += writes.begun;
             all.completed += writes.completed;
         }

@@ -16,6 +16,8 @@ pub(crate) struct LiveFolder {
     shown: Mutex<ShownFolder>,
     /// Since when its disk is waited for; 0: it is not.
     waits_since_ns: AtomicU64,
+    /// For how long, when its agent last looked.
+    waits_ns: AtomicU64,
 }
 
 /// What a target's agent knows of a folder.
@@ -40,6 +42,8 @@ pub struct FolderSnapshot {
     /// Since when writes, a sync or the end of a file there have not completed, in nanoseconds of
     /// the clock of the data; none if nothing is under way.
     pub waits_since_ns: Option<u64>,
+    /// For how long, by the clock of the data; 0 if nothing is under way.
+    pub waits_ns: u64,
     /// Bytes in the buffers of its disk.
     pub buffers: Option<Fill>,
 }
@@ -51,6 +55,7 @@ impl LiveFolder {
             disk: OnceLock::new(),
             shown: Mutex::default(),
             waits_since_ns: AtomicU64::new(0),
+            waits_ns: AtomicU64::new(0),
         }
     }
 
@@ -74,8 +79,10 @@ impl LiveFolder {
         *self.shown.lock() = shown;
     }
 
-    pub(crate) fn show_waits(&self, since_ns: Option<u64>) {
+    pub(crate) fn show_waits(&self, since_ns: Option<u64>, now_ns: u64) {
         self.waits_since_ns.store(since_ns.unwrap_or(0), Relaxed);
+        let waits_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        self.waits_ns.store(waits_ns, Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> FolderSnapshot {
@@ -83,7 +90,8 @@ impl LiveFolder {
         let buffers = self.disk.get().map(|disk| disk.buffers().into());
         let waits_since_ns =
             Some(self.waits_since_ns.load(Relaxed)).filter(|&since_ns| since_ns > 0);
+        let waits_ns = self.waits_ns.load(Relaxed);
         let path = self.path.clone();
-        FolderSnapshot { path, is_current, spare_bytes, away, waits_since_ns, buffers }
+        FolderSnapshot { path, is_current, spare_bytes, away, waits_since_ns, waits_ns, buffers }
     }
 }

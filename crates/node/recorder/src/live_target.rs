@@ -103,9 +103,9 @@ impl LiveTarget {
     }
 
     /// Shows since when a folder's disk is waited for, if it is.
-    pub(crate) fn show_waits(&self, folder: usize, since_ns: Option<u64>) {
+    pub(crate) fn show_waits(&self, folder: usize, since_ns: Option<u64>, now_ns: u64) {
         if let Some(folder) = self.folders.get(folder) {
-            folder.show_waits(since_ns);
+            folder.show_waits(since_ns, now_ns);
         }
     }
 

@@ -24,9 +24,8 @@ use std::sync::Arc;
 
 use catchment_agent::Entropy;
 use catchment_encoder::Done;
-use catchment_frame::{EventColumns, FileHeader, FrameInfo, FrameKind, Origin};
+use catchment_frame::{DealtPart, EventColumns, FileHeader, FrameInfo, FrameKind, Origin};
 use catchment_model::Ledger;
-use catchment_storage::EXTENSION;
 use catchment_writer::{EncodedColumn, ledger_column};
 
 use crate::column_bytes::ColumnBytes;
@@ -36,18 +35,19 @@ use crate::store_nodes::header_of_part;
 
 mod backlog;
 mod dealt;
+mod files;
 pub(crate) mod forward;
 mod identity;
 mod reader;
 mod writer;
 
 pub(crate) use backlog::Backlog;
+use files::{FileName, bytes_beside, is_removed};
 pub(crate) use identity::{Found, Identity, LOCK_NAME, StreamLock};
 use reader::{SpillReader, Unread};
 use writer::SpillWriter;
 
 const HEADER_NAME: &str = "STREAM.header";
-const PREFIX: &str = "spill-";
 const DAMAGED: &str = "damaged";
 /// A file is one of so many parts of the bound, within limits.
 const FILES: u64 = 16;
@@ -283,11 +283,11 @@ impl Spill {
         &self.lock.identity
     }
 
-    /// The header of the stream's files at a node: that one of so many.
-    pub(crate) fn header_of(&self, part: (u32, u32)) -> Vec<u8> {
+    /// The header of the stream's files at a node, which has that part of the frames.
+    pub(crate) fn header_of(&self, part: DealtPart) -> Vec<u8> {
         // It was decoded before.
         match FileHeader::decode(&self.header_bytes) {
-            Ok((header, _)) if part.1 > 1 => {
+            Ok((header, _)) if part.count > 1 => {
                 header_of_part(&header, header.target.as_deref().unwrap_or_default(), part)
             }
             _ => self.header_bytes.clone(),
@@ -303,11 +303,6 @@ impl Spill {
         self.lock.end
     }
 
-    /// The number of its first frame.
-    pub(crate) fn first(&self) -> Option<u64> {
-        self.files.values().next().map(|file| file.first)
-    }
-
     /// The number behind its last frame, or behind the last one of its run.
     pub(crate) fn end(&self) -> u64 {
         let last = self.frames.values().map(|place| place.end).max().unwrap_or(0);
@@ -321,7 +316,18 @@ impl Spill {
 
     /// What was spilled below that number was durable at nodes when the folder was left.
     pub(crate) fn forwarded_below(&self) -> u64 {
-        self.lock.below
+        self.lock.below.unwrap_or(0)
+    }
+
+    /// A single node that goes on below that number has lost frames. A program that was killed did
+    /// not write how far the node was: then it is the first one that was spilled, if there is any.
+    pub(crate) fn begins_at(&self) -> Option<u64> {
+        self.lock.below.or_else(|| self.first())
+    }
+
+    /// The number of its first frame.
+    fn first(&self) -> Option<u64> {
+        self.files.values().next().map(|file| file.first)
     }
 
     /// How many numbers from `from` on, below `until`, damaged files may have had.
@@ -331,10 +337,19 @@ impl Spill {
         damaged.map(numbers).fold(0, u64::saturating_add)
     }
 
-    /// Whether a file that may have had numbers from `from` on, below `until`, was removed.
+    /// Whether frames with numbers from `from` on, below `until`, are missing because their file
+    /// was removed: no damaged file that is still there may have had them.
     pub(crate) fn is_removed_between(&self, from: u64, until: u64) -> bool {
         let mut files = self.files.values().filter(|file| file.damage.is_some());
-        files.any(|file| file.first < until && from < file.end && is_removed(&file.path))
+        !files.any(|file| file.first < until && from < file.end && !is_removed(&file.path))
+    }
+
+    /// How many of the numbers from `from` on, below `until`, are not counted as lost. From now on
+    /// they are.
+    pub(crate) fn count_lost(&mut self, from: u64, until: u64) -> u64 {
+        let uncounted = self.lock.uncounted(from, until);
+        self.lock.set_lost(from..until);
+        uncounted
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -387,7 +402,7 @@ impl Spill {
 
     fn begin(&mut self, first: u64, entropy: &mut dyn Entropy) -> io::Result<()> {
         let index = self.next_index;
-        let path = self.folder.join(format!("{PREFIX}{index:05}-{first}.{EXTENSION}"));
+        let path = self.folder.join(FileName { index, first }.to_string());
         let file_id = entropy.random_u64().map_err(io::Error::other)?;
         let header = FileHeader { file_index: index, file_id, ..self.header.clone() };
         self.next_index += 1;
@@ -427,7 +442,13 @@ impl Spill {
         &mut self,
         frames: impl Iterator<Item = &'a Outgoing>,
     ) -> io::Result<()> {
-        if let Err(error) = self.writer.sync() {
+        let present = self.files.last_key_value().map(|(_, file)| &file.path);
+        let synced = self.writer.sync().and_then(|()| match present {
+            // Its frames are still in memory, and go to another file.
+            Some(path) if is_removed(path) => Err(io::Error::other("its file was removed")),
+            _ => Ok(()),
+        });
+        if let Err(error) = synced {
             self.abandon();
             return Err(error);
         }
@@ -568,7 +589,7 @@ impl Spill {
     /// The frames below that number are durable at the node: removes the files that have nothing
     /// else. Returns what is to be said of files that are kept.
     pub(crate) fn remove_below(&mut self, durable: u64) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut warnings = Vec::new();
         let done: Vec<u32> =
             self.files.iter().filter(|(_, file)| file.end <= durable).map(|one| *one.0).collect();
         for index in done {
@@ -586,7 +607,7 @@ impl Spill {
                     let renamed = std::fs::rename(&path, &aside);
                     let kept = renamed.as_ref().map(|()| format!("kept as {}", aside.display()));
                     let kept = kept.unwrap_or_else(|_| "not kept".to_owned());
-                    said.push(format!("{damage}; the file is {kept}"));
+                    warnings.push(format!("{damage}; the file is {kept}"));
                     renamed
                 }
                 None if is_open => self.writer.remove(&path),
@@ -595,7 +616,7 @@ impl Spill {
             if let Err(error) = removed
                 && error.kind() != io::ErrorKind::NotFound
             {
-                said.push(format!("cannot remove {}: {error}", path.display()));
+                warnings.push(format!("cannot remove {}: {error}", path.display()));
             }
             let own = self.frames.iter().filter(|((_, of), _)| *of == index);
             let lost = own.filter(|(_, place)| place.is_unreadable).count() as u64;
@@ -606,7 +627,7 @@ impl Spill {
             self.frames.retain(|(_, of), _| *of != index);
             self.reader.take_if(|(open, _)| *open == index);
         }
-        said
+        warnings
     }
 
     /// Another takes over what waits: it counts here no more. Frames below that number are durable
@@ -621,14 +642,22 @@ impl Spill {
                 continue;
             }
             let own = self.frames.iter().filter(|((_, of), _)| *of == index);
-            let missing = own.filter(|(_, place)| place.end > below).count() as u64;
-            self.counts.removed(file.frames, missing.min(file.frames), file.bytes);
-            lost += missing;
+            let mut missing = 0;
+            for (_, place) in own.filter(|(_, place)| place.end > below) {
+                missing += 1;
+                // One that was found unreadable is counted.
+                lost += u64::from(!place.is_unreadable);
+            }
+            if missing > 0 {
+                self.lock.set_lost(file.first.max(below)..file.end);
+            }
+            self.counts.removed(file.frames, file.frames.min(missing), file.bytes);
         }
         self.counts.hand_over(frames, bytes);
         self.counts.lost(lost, true);
-        // If that cannot be said, some are sent again.
-        let _said = self.lock.set_below(below);
+        // If it is not written, some are sent, or counted, again.
+        let first = self.first();
+        let _written = self.lock.leave(below, first);
         (lost > 0).then(|| {
             let folder = self.folder.display();
             format!("{lost} spilled frames are lost: their files in {folder} were removed")
@@ -656,37 +685,7 @@ impl Spill {
     }
 }
 
-/// Whether somebody has removed a file.
-fn is_removed(path: &Path) -> bool {
-    path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
 fn remove_folder(lock: StreamLock, folder: &Path) -> io::Result<()> {
     lock.remove()?;
     std::fs::remove_dir(folder)
-}
-
-/// Bytes of the files in the folders of a spill, but for one.
-fn bytes_beside(spill: &Path, own: &Path) -> io::Result<u64> {
-    let list = |folder: &Path| catchment_disk::list_folder(folder).map_err(io::Error::other);
-    let others = list(spill)?.into_iter().filter(|entry| entry.is_folder && entry.path != own);
-    // One that is gone meanwhile has nothing.
-    let bytes = others.flat_map(|entry| list(&entry.path).unwrap_or_default());
-    Ok(bytes.map(|entry| entry.bytes).sum())
-}
-
-/// What the name of a file of spilled frames says.
-struct FileName {
-    index: u32,
-    /// The number of its first frame.
-    first: u64,
-}
-
-impl FileName {
-    fn of(path: &Path) -> Option<Self> {
-        path.extension().filter(|found| *found == EXTENSION)?;
-        let stem = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?;
-        let (index, first) = stem.split_once('-')?;
-        Some(Self { index: index.parse().ok()?, first: first.parse().ok()? })
-    }
 }

@@ -1,6 +1,9 @@
 //! What was spilled, what was forwarded, and what waits, of one spill.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use serde::Serialize;
 
@@ -45,6 +48,8 @@ pub struct SpillReport {
 
 impl SpillCounts {
     pub(crate) fn read(&self) -> SpillReport {
+        // First: what no longer waits is in the others.
+        let frames_waiting = self.frames_waiting.load(Acquire);
         SpillReport {
             frames_spilled: self.frames_spilled.load(Relaxed),
             bytes_spilled: self.bytes_spilled.load(Relaxed),
@@ -53,7 +58,7 @@ impl SpillCounts {
             frames_lost: self.frames_lost.load(Relaxed),
             frames_removed: self.frames_removed.load(Relaxed),
             files_damaged: self.files_damaged.load(Relaxed),
-            frames_waiting: self.frames_waiting.load(Relaxed),
+            frames_waiting,
             bytes_waiting: self.bytes_waiting.load(Relaxed),
         }
     }
@@ -83,11 +88,11 @@ impl SpillCounts {
 
     /// A file is there no more, so many frames of which could not be read.
     pub(crate) fn removed(&self, frames: u64, lost: u64, bytes: u64) {
-        self.left(frames, bytes);
-        if frames > 0 {
+        if frames > lost {
             self.frames_forwarded.fetch_add(frames - lost, Relaxed);
             self.bytes_forwarded.fetch_add(bytes, Relaxed);
         }
+        self.left(frames, bytes);
     }
 
     /// What waits here is another's from now on.
@@ -142,5 +147,5 @@ impl SpillReport {
 
 /// Never below zero, whatever was counted.
 fn less(count: &AtomicU64, by: u64) {
-    let _before = count.fetch_update(Relaxed, Relaxed, |count| Some(count.saturating_sub(by)));
+    let _before = count.fetch_update(Release, Relaxed, |count| Some(count.saturating_sub(by)));
 }

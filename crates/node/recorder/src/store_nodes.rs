@@ -64,7 +64,7 @@ impl StoreParts {
         for (link, number) in self.links.iter_mut().zip(0..) {
             link.header = match count {
                 0 | 1 => header.encode(),
-                _ => header_of_part(header, target, (number, count)),
+                _ => header_of_part(header, target, DealtPart { number, count, first_item: 0 }),
             };
         }
         if let Some(spill) = &mut self.spill {
@@ -75,12 +75,8 @@ impl StoreParts {
 }
 
 /// The header of the files of one of several nodes.
-pub(crate) fn header_of_part(
-    header: &FileHeader,
-    target: &str,
-    (number, count): (u32, u32),
-) -> Vec<u8> {
-    let (target, part) = (format!("{target}:{number}"), DealtPart { number, count, first_item: 0 });
+pub(crate) fn header_of_part(header: &FileHeader, target: &str, part: DealtPart) -> Vec<u8> {
+    let target = format!("{target}:{}", part.number);
     FileHeader { target: Some(target), part: Some(part), ..header.clone() }.encode()
 }
 

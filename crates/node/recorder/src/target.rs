@@ -433,6 +433,8 @@ impl<S: FolderStore> Agent for Target<S> {
                 }
                 Step::Budget => return Work::again(done + 1),
                 Step::Ended => {
+                    // What has completed since is waited for no longer.
+                    let _completed = self.files.poll(now_ns);
                     self.files.ledger().settle(|one| one.end());
                     return Work::ended();
                 }

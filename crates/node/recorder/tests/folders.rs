@@ -167,6 +167,7 @@ fn a_folder_says_for_how_long_its_disk_completes_nothing_also_if_it_is_the_only_
     recorder.pass(3_000);
     let before = waits_ms(&recorder).expect("a write hangs");
     assert!(before >= 3_000, "{before}");
+    assert!(recorder.snapshot().targets[0].folders[0].waits_ns >= 2_000 * MS);
     recorder.pass(1_000);
     assert_eq!(waits_ms(&recorder), Some(before + 1_000));
     recorder.disk.set_faults(StoreFaults::default());

@@ -51,7 +51,8 @@ impl DiskWatch {
         &mut self,
         disks: &Disks,
         folders: &[Arc<FolderState>],
-        (making, now_ns): (Option<(usize, u64)>, u64),
+        making: Option<(usize, u64)>,
+        now_ns: u64,
     ) -> Option<Option<String>> {
         let waits = (0..folders.len()).filter_map(|disk| Some((disk, disks.waits_since_ns(disk)?)));
         let oldest = waits.chain(making).min_by_key(|(_, since_ns)| *since_ns);

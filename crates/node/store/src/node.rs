@@ -262,7 +262,10 @@ impl<H: Host> Manager<H> {
             if let Some(left) = &mut left {
                 // What is closed stays, but for what was cut.
                 left.files.clone_from(&state.files.lock());
-                left.files.retain(|one| one.last_file < left.next_index);
+                left.files.retain(|one| one.first_file < left.next_index);
+                if let Some(last) = left.next_index.checked_sub(1) {
+                    left.files.iter_mut().for_each(|one| one.cut_behind(last));
+                }
             }
             if let Some(name) = failed {
                 return Err(later(format!("the thread {name} has failed")));

@@ -541,7 +541,8 @@ impl Sessions {
                 answer.extend_from_slice(&preamble.encode());
             }
             let written = &mut connection.written;
-            session.write(answer, written, (now, &files, is_new), (received, is_held));
+            let changes = Changes { now, files: &files, is_new, received, is_held };
+            session.write(answer, written, changes);
             if let Some(ended) = session.ended.take() {
                 ended.write(written, answer);
                 is_over = true;
@@ -557,15 +558,20 @@ impl Sessions {
     }
 }
 
+/// What an answer says of a stream.
+struct Changes<'a> {
+    now: Said,
+    files: &'a [FileFrames],
+    /// Whether it was not said yet.
+    is_new: bool,
+    received: u64,
+    is_held: bool,
+}
+
 impl Session {
     /// Appends its messages but for the last.
-    fn write(
-        &mut self,
-        answer: &mut Vec<u8>,
-        written: &mut u32,
-        (now, files, is_new): (Said, &[FileFrames], bool),
-        (received, is_held): (u64, bool),
-    ) {
+    fn write(&mut self, answer: &mut Vec<u8>, written: &mut u32, changes: Changes<'_>) {
+        let Changes { now, files, is_new, received, is_held } = changes;
         if let Some((welcome, grant)) = self.welcome.take() {
             append(answer, written, |out, number| {
                 Encoder::begin(out, number, &welcome).finish("", &[])

@@ -200,7 +200,7 @@ impl StreamState {
     }
 
     /// Whether nothing of it can be written now, as its sender is told. A sender that has no other
-    /// node for its frames goes on to send, and waits for a disk that hangs.
+    /// node for its frames keeps sending, and waits for a disk that hangs.
     pub(crate) fn waits(&self) -> bool {
         let hangs = || self.key.is_dealt && self.hang.lock().is_some();
         self.trouble.lock().is_some() || hangs()

@@ -402,11 +402,11 @@ impl<S: FolderStore> Writer<S> {
     }
 
     /// Says that a disk completes nothing, or no longer so, once all that has completed is known:
-    /// whoever deals the stream its frames has others take them meanwhile.
+    /// the sender of a dealt stream gives its frames to other nodes meanwhile.
     fn look_for_a_hang(&mut self) {
         let making = self.asked.map(|asked| (asked.disk, asked.since_ns));
-        let when = (making, self.now_ns);
-        if let Some(hang) = self.watch.hang_changed(&self.disks, &self.folders, when) {
+        let (disks, folders) = (&self.disks, &self.folders);
+        if let Some(hang) = self.watch.hang_changed(disks, folders, making, self.now_ns) {
             *self.state.hang.lock() = hang;
         }
     }

@@ -1,5 +1,5 @@
-//! A folder as on a network file system: it takes its time, stands still or fails when a test says
-//! so. A file system of this process (FUSE) that passes everything else on to a folder behind it.
+//! A FUSE file system for tests that delays, stalls or fails writes, syncs and closes on request,
+//! as a network file system does. It passes everything else on to a folder behind it.
 //!
 //! What it stands in for: writes, syncs and closes that hang while the server is away, an error
 //! that comes with a sync, a quota that is used up in the middle of a write, writes that are
@@ -58,6 +58,9 @@ pub struct NetworkFolder {
 
 impl NetworkFolder {
     /// None, with the reason printed, where that cannot be mounted.
+    ///
+    /// # Panics
+    /// It cannot be mounted, and the environment has `CATCHMENT_NEEDS_FUSE`.
     pub fn mount(refused: Refused) -> Option<Self> {
         let [mount, behind] = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
         let shared = Arc::<Shared>::default();
@@ -72,7 +75,12 @@ impl NetworkFolder {
                 Session::new(passed_on, mount.path(), &config)
             })
             .and_then(Session::spawn);
-        let session = session.inspect_err(|error| println!("not run: FUSE: {error}")).ok()?;
+        let session = session.inspect_err(|error| {
+            let is_needed = std::env::var_os("CATCHMENT_NEEDS_FUSE").is_some();
+            assert!(!is_needed, "CATCHMENT_NEEDS_FUSE is set, and FUSE fails: {error}");
+            println!("not run: FUSE: {error}");
+        });
+        let session = session.ok()?;
         Some(Self { shared, session: Some(session), mount, _behind: behind })
     }
 

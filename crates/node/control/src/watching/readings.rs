@@ -80,7 +80,7 @@ fn read_waits(table: &mut ReadingTable, moment: &Moment<'_>) {
         let name = if target.required { "waits_seconds" } else { "best_effort_waits_seconds" };
         for folder in &target.folders {
             let thing = format!("{} ({})", target.name, folder.path.display());
-            table.set_of("target", &thing, name, targets::waits_seconds(folder, moment.now_ns));
+            table.set_of("target", &thing, name, targets::waits_seconds(folder));
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
             bytes_written_per_second: speed.unwrap_or(0.0),
             queue: queue(&target.queue),
             buffers: buffers(target),
-            folders: target.folders.iter().map(|one| folder(one, moment.now_ns)).collect(),
+            folders: target.folders.iter().map(folder).collect(),
             nodes: target.nodes.iter().map(|one| node(one, is_open)).collect(),
             ledger: nonzero(&target.ledger.total()),
         }
@@ -153,20 +153,19 @@ pub(super) fn several(snapshot: &Snapshot) -> &[TargetSnapshot] {
 }
 
 /// A folder of a target in the API's form.
-fn folder(folder: &FolderSnapshot, now_ns: u64) -> api::TargetFolder {
+fn folder(folder: &FolderSnapshot) -> api::TargetFolder {
     api::TargetFolder {
         path: folder.path.display().to_string(),
         is_current: folder.is_current,
         free_bytes: folder.spare_bytes,
         away: folder.away.clone(),
-        waits_seconds: waits_seconds(folder, now_ns),
+        waits_seconds: waits_seconds(folder),
     }
 }
 
 /// For how long the disk of a folder is waited for.
-pub(crate) fn waits_seconds(folder: &FolderSnapshot, now_ns: u64) -> f64 {
-    let waits_ns = folder.waits_since_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
-    waits_ns.unwrap_or(0) as f64 / 1e9
+pub(crate) fn waits_seconds(folder: &FolderSnapshot) -> f64 {
+    folder.waits_ns as f64 / 1e9
 }
 
 /// A storage node of a target in the API's form. Of a run that has ended nothing is away.

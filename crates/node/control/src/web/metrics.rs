@@ -314,11 +314,11 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| for (target, folder) in folders(view) {
             let path = folder.path.display().to_string();
             let labels = [("target", &*target.name), ("folder", &*path)];
-            out.put(&labels, waits_seconds(folder, utc_now().0));
+            out.put(&labels, waits_seconds(folder));
         };
     "catchment_target_node_durable_frames_total", "counter", "target, node",
         "Frames that a storage node of a target has acknowledged as durable in this run, or in the \
-         last one; without those that came from a spill.",
+         last one; of a single node, without those that came from a spill.",
         |_, view, out| nodes(view, out, |node| node.frames_durable as f64);
     "catchment_target_node_durable_bytes_total", "counter", "target, node",
         "Their stored bytes.",
@@ -350,7 +350,7 @@ const METRICS: &[Metric] = metrics! {
     "catchment_spill_lost_frames_total", "counter", "target, reason",
         "Spilled frames that are lost, since their files were removed or are damaged.",
         |_, view, out| for spill in &view.state.spills {
-            let damaged = spill.frames_lost - spill.frames_removed;
+            let damaged = spill.frames_lost.saturating_sub(spill.frames_removed);
             for (reason, count) in [("removed", spill.frames_removed), ("damaged", damaged)] {
                 out.put(&[("target", &*spill.target), ("reason", reason)], count as f64);
             }

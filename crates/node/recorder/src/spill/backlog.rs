@@ -13,14 +13,12 @@ pub(crate) struct Backlog {
     pub(crate) frames: VecDeque<Outgoing>,
     /// The number of the next one to be read.
     next: u64,
-    /// What cannot be read below that number is counted.
-    counted: u64,
 }
 
 impl Backlog {
     pub(crate) fn new(spill: Spill) -> Self {
         let next = spill.forwarded_below();
-        Self { spill, frames: VecDeque::new(), next, counted: 0 }
+        Self { spill, frames: VecDeque::new(), next }
     }
 
     /// Goes on at that number; with the frame before it, if some of it is sent already.
@@ -101,10 +99,9 @@ impl Backlog {
 
     /// Counts, once, that so many frames from the next one on, below `until`, cannot be read.
     fn count_lost(&mut self, until: u64, lost: u64, say: &mut dyn FnMut(String)) {
-        let uncounted = until.saturating_sub(self.next.max(self.counted));
+        let uncounted = self.spill.count_lost(self.next, until);
         let are_removed = self.spill.is_removed_between(self.next, until);
         self.spill.counts.lost(uncounted.min(lost), are_removed);
-        self.counted = self.counted.max(until);
         say(format!(
             "{lost} spilled frames from number {} on cannot be read in {}, and are not sent",
             self.next,

@@ -1,9 +1,9 @@
 //! Forwarding to several storage nodes, which share the frames: those that are there get them.
 //!
-//! A node counts what it gets, and says how many items it has before it gets more. Which frames it
-//! has is not asked: what nodes had acknowledged when the stream was left is not read again, and of
-//! a file that a killed program has forwarded in part a frame may come to two of them. It has one
-//! identity, and readers take one.
+//! A node counts what it gets, and says how many items it has before it gets more. Nodes are not
+//! asked which frames they have. What they had acknowledged when the stream was left is not read
+//! again. If a program was killed after it forwarded part of a file, two nodes may get the same
+//! frame: it has one identity, and readers take one.
 
 use std::sync::Arc;
 

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Entropy as _, Work};
 use catchment_disk::list_folder;
+use catchment_frame::DealtPart;
 use catchment_net::Dialer;
 use catchment_runner::{Idle, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
 use catchment_sender::{StreamConfig, StreamSession};
@@ -422,7 +423,7 @@ impl ToOne {
     /// Why frames must not be sent to a node that goes on at that number, if so.
     fn hole(&self, next: u64) -> Option<String> {
         let Identity { node, name, .. } = self.backlog.spill.identity();
-        let first = self.backlog.spill.first()?;
+        let first = self.backlog.spill.begins_at()?;
         (next < first).then(|| {
             format!(
                 "the node {node} has {name} up to frame {next}, and the spill begins at {first}: \
@@ -455,7 +456,8 @@ fn links_of(spill: &Spill, node: &NodeConfig) -> Result<Vec<StoreLink>, String> 
         session.made(MADE_MAX);
         let dial = Dialer::new(peer).map_err(|error| error.to_string())?;
         let mut link = StoreLink::new(Box::new(dial), session, address.clone());
-        link.header = spill.header_of((number, count as u32));
+        let part = DealtPart { number, count: count as u32, first_item: 0 };
+        link.header = spill.header_of(part);
         links.push(link);
     }
     Ok(links)

@@ -13,6 +13,8 @@
 //! pid 4711                    added by each program that takes the folder
 //! below 58                    added when the program leaves it: what was spilled below that
 //!                             number is durable at nodes
+//! lost 60-62                  added when the program leaves it: frames from the first number on,
+//!                             below the second, that cannot be read, and are counted
 //! end 1234                    added when the run has ended: the number behind its last frame
 //! forwarded                   added when the node has all that could be sent
 //! ```
@@ -22,6 +24,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use catchment_disk::open_regular;
@@ -33,6 +36,8 @@ const NEW_NAME: &str = "STREAM.new";
 const FIRST_LINE: &str = "catchment spill 1";
 /// The most bytes of the file that are read: a few lines for each program that took the folder.
 const BYTES_MAX: u64 = 1 << 20;
+/// The most ranges of lost frames that a program writes.
+const LOST_MAX: usize = 1_000;
 
 /// Whose frames a folder has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,10 +59,16 @@ pub(crate) struct StreamLock {
     pub(crate) identity: Identity,
     /// The number behind the last frame of a run that has ended.
     pub(crate) end: Option<u64>,
-    /// What was spilled below that number is durable at nodes.
-    pub(crate) below: u64,
+    /// What was spilled below that number is durable at nodes; none if no program wrote it.
+    pub(crate) below: Option<u64>,
     /// Whether the node has all that could be sent.
     pub(crate) is_forwarded: bool,
+    /// Whether this program has made it.
+    is_new: bool,
+    /// Frames that cannot be read, and are counted.
+    lost: Vec<Range<u64>>,
+    /// How many of these are not in the file.
+    unwritten_lost: usize,
     file: File,
     path: PathBuf,
     /// Of the program that took it last.
@@ -104,8 +115,11 @@ impl StreamLock {
         Ok(Self {
             identity,
             end: None,
-            below: 0,
+            below: None,
             is_forwarded: false,
+            is_new: true,
+            lost: Vec::new(),
+            unwritten_lost: 0,
             file,
             path,
             pid: Some(pid),
@@ -131,14 +145,25 @@ impl StreamLock {
         }
         let mut text = Vec::new();
         (&mut file).take(BYTES_MAX).read_to_end(&mut text)?;
-        let Parsed { identity, end, below, is_forwarded, pid } = match parse(&text) {
+        let Parsed { identity, end, below, lost, is_forwarded, pid } = match parse(&text) {
             Ok(parsed) => parsed,
             Err(problem) => return Ok(Found::Foreign(format!("its {LOCK_NAME} {problem}"))),
         };
         let torn_at = whole_lines(&text).len();
         let torn_at = (torn_at < text.len()).then_some(torn_at as u64);
-        let lock = Self { identity, end, below, is_forwarded, file, path, pid, torn_at };
-        Ok(Found::Stream(Box::new(lock)))
+        Ok(Found::Stream(Box::new(Self {
+            identity,
+            end,
+            below,
+            is_forwarded,
+            is_new: false,
+            lost,
+            unwritten_lost: 0,
+            file,
+            path,
+            pid,
+            torn_at,
+        })))
     }
 
     /// Says that this program has it, unless it said so last.
@@ -164,14 +189,69 @@ impl StreamLock {
         Ok(())
     }
 
+    /// The program leaves the folder: what was spilled below that number is durable at nodes. Of
+    /// what is left, `first` is the number of the first frame.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn leave(&mut self, below: u64, first: Option<u64>) -> io::Result<()> {
+        // Below its files, a forwarder does not know what the node had.
+        if self.is_new || self.below.is_some() || first.is_none_or(|first| below >= first) {
+            self.set_below(below.max(self.identity.begins))?;
+        }
+        self.write_lost()
+    }
+
     /// What was spilled below that number is durable at nodes.
     ///
     /// # Errors
     /// The system refuses.
-    pub(crate) fn set_below(&mut self, below: u64) -> io::Result<()> {
-        if below > self.below {
+    fn set_below(&mut self, below: u64) -> io::Result<()> {
+        if self.below.is_none_or(|before| below > before) {
             self.write(&format!("below {below}\n"))?;
-            self.below = below;
+            self.below = Some(below);
+        }
+        Ok(())
+    }
+
+    /// Frames with these numbers cannot be read, and are counted.
+    pub(crate) fn set_lost(&mut self, numbers: Range<u64>) {
+        if self.uncounted(numbers.start, numbers.end) == 0 {
+            return;
+        }
+        let has_unwritten = self.unwritten_lost > 0;
+        let last = self.lost.last_mut().filter(|last| has_unwritten && last.end == numbers.start);
+        if let Some(last) = last {
+            last.end = numbers.end;
+        } else {
+            self.lost.push(numbers);
+            self.unwritten_lost += 1;
+        }
+    }
+
+    /// How many numbers from `from` on, below `until`, are not counted as those of lost frames.
+    pub(crate) fn uncounted(&self, from: u64, until: u64) -> u64 {
+        let mut lost: Vec<&Range<u64>> = self.lost.iter().collect();
+        lost.sort_by_key(|range| range.start);
+        let (mut count, mut next) = (0, from);
+        for range in lost {
+            count += range.start.min(until).saturating_sub(next);
+            next = next.max(range.end);
+        }
+        count + until.saturating_sub(next)
+    }
+
+    /// Writes which frames are counted as lost.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn write_lost(&mut self) -> io::Result<()> {
+        let written = self.lost.len() - self.unwritten_lost;
+        let lines = self.lost[written..].iter().take(LOST_MAX);
+        let text: String = lines.map(|one| format!("lost {}-{}\n", one.start, one.end)).collect();
+        if !text.is_empty() {
+            self.write(&text)?;
+            self.unwritten_lost = 0;
         }
         Ok(())
     }
@@ -218,9 +298,15 @@ fn whole_lines(text: &[u8]) -> &[u8] {
 struct Parsed {
     identity: Identity,
     end: Option<u64>,
-    below: u64,
+    below: Option<u64>,
+    lost: Vec<Range<u64>>,
     is_forwarded: bool,
     pid: Option<u32>,
+}
+
+fn range_of(text: &str) -> Option<Range<u64>> {
+    let (from, until) = text.split_once('-')?;
+    Some(from.parse::<u64>().ok()?..until.parse::<u64>().ok()?)
 }
 
 fn parse(text: &[u8]) -> Result<Parsed, String> {
@@ -249,9 +335,12 @@ fn parse(text: &[u8]) -> Result<Parsed, String> {
         begins: number("begins", text_of("begins")?)?,
     };
     let end = find("end").map(|text| number("end", text)).transpose()?;
-    let below = find("below").map_or(Ok(0), |text| number("below", text))?;
+    let below = find("below").map(|text| number("below", text)).transpose()?;
     let pid = find("pid").and_then(|text| text.parse().ok());
-    Ok(Parsed { identity, end, below, is_forwarded: find("forwarded").is_some(), pid })
+    let lost = lines.iter().filter(|(key, _)| *key == "lost");
+    let lost = lost.filter_map(|line| range_of(line.1)).collect();
+    let is_forwarded = find("forwarded").is_some();
+    Ok(Parsed { identity, end, below, lost, is_forwarded, pid })
 }
 
 #[cfg(test)]
@@ -279,14 +368,23 @@ mod tests {
         lock.set_end(40).unwrap();
         lock.set_below(20).unwrap();
         lock.set_below(10).unwrap();
+        lock.set_lost(20..22);
+        lock.set_lost(5..8);
+        lock.set_lost(8..9);
+        lock.write_lost().unwrap();
+        lock.set_lost(5..7);
+        lock.set_lost(9..12);
+        lock.write_lost().unwrap();
         drop(lock);
         let Found::Stream(found) = StreamLock::find(folder.path()).unwrap() else {
             panic!("it is a stream")
         };
         assert_eq!(
             (&found.identity, found.end, found.below, found.is_forwarded),
-            (&identity(), Some(40), 20, false)
+            (&identity(), Some(40), Some(20), false)
         );
+        assert_eq!(found.uncounted(0, 30), 30 - 7 - 2);
+        assert_eq!((found.uncounted(6, 9), found.uncounted(11, 13)), (0, 1));
         found.remove().unwrap();
         assert!(matches!(StreamLock::find(folder.path()).unwrap(), Found::Foreign(_)));
     }

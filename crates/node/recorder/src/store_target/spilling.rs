@@ -59,7 +59,8 @@ impl StoreTarget {
             let mut all = self.nodes.all.iter();
             let are_out = all
                 .all(|node| node.is_left_out(now_ns) || is_ending && !node.link.session.is_open());
-            let has_held = self.nodes.held().next().is_some();
+            // One whose columns still come waits for its encoder.
+            let has_held = self.nodes.held().any(|held| held.frame.ledger.is_some());
             if !has_held || !are_out && !is_late(STUCK_NS) {
                 return 0;
             }

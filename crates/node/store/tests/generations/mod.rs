@@ -189,6 +189,7 @@ impl Sender {
                     }
                 }
                 Control::Bye(bye, _) => self.bye = Some(bye),
+                Control::Files(..) => {}
                 other => panic!("{other:?}"),
             }
             self.read += 1;

@@ -430,6 +430,54 @@ fn what_is_removed_from_a_spill_is_counted_when_its_run_ends() {
 }
 
 #[test]
+fn files_removed_after_a_run_are_counted_once_and_all_other_frames_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free();
+    let target = spilling(address, folder.path(), 32 << 20);
+    let summary = spilled_run(folder.path(), &target, 4_000);
+    let files = spilled_files(folder.path());
+    assert!(files.len() >= 3, "{files:?}");
+    let (mut frames, mut rows) = (0, 0);
+    // The first one, and one behind others.
+    for path in [&files[0], &files[2]] {
+        let reader = FileReader::open(catchment_disk::ReadFile::open(path).unwrap()).unwrap();
+        frames += reader.frames().len() as u64;
+        rows += reader.frames().iter().map(|frame| frame.info.rows).sum::<u64>();
+        std::fs::remove_file(path).unwrap();
+    }
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    let forwarding = forwarding(&target);
+    wait_while(|| !is_empty(folder.path()));
+    let after = state(&forwarding).counts;
+    assert_eq!((after.frames_lost, after.frames_removed), (frames, frames), "{after:?}");
+    let spilled = summary.last.targets[0].spill.expect("it has one").frames_spilled;
+    assert_eq!(after.frames_forwarded, spilled - frames);
+    assert_eq!(keys_at_node(folder.path()).len() as u64, 4_000 - rows);
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_file_removed_in_a_run_is_not_counted_again_when_its_stream_is_forwarded() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free();
+    let target = spilling(address, folder.path(), 32 << 20);
+    let (recorder, front_end) = recorder(folder.path(), vec![target.clone()]);
+    send(&front_end, 4_000);
+    wait_durable(&front_end, 4_000);
+    let files = spilled_files(folder.path());
+    assert!(files.len() >= 3, "{files:?}");
+    std::fs::remove_file(&files[1]).unwrap();
+    let summary = end(recorder, front_end, 4_000);
+    let spill = summary.last.targets[0].spill.expect("it has one");
+    assert!(spill.frames_removed > 0 && spill.frames_lost == spill.frames_removed, "{spill:?}");
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    let forwarding = forwarding(&target);
+    wait_while(|| !is_empty(folder.path()));
+    assert_eq!(state(&forwarding).counts.frames_lost, 0);
+    node.stop().unwrap();
+}
+
+#[test]
 fn frames_torn_at_the_end_stop_nothing_before_or_behind_them() {
     let folder = tempfile::tempdir().unwrap();
     let address = free();

@@ -57,8 +57,10 @@ fn both_nodes_are_killed_under_load_and_everything_is_there_when_one_is_back() {
     let mut one = Store::start(&folders[0], nodes[0]);
     send_these(&front_end, 4_000..6_000, |_| {});
     wait_durable(&front_end, 6_000);
-    let state = recorder.until(|state| spilled(state, "frames_waiting") == 0);
-    assert_eq!(spilled(&state, "frames_forwarded"), spilled(&state, "frames_spilled"));
+    let state = recorder.until(|state| {
+        let is_forwarded = spilled(state, "frames_forwarded") == spilled(state, "frames_spilled");
+        spilled(state, "frames_waiting") == 0 && is_forwarded
+    });
     assert_eq!((spilled(&state, "frames_lost"), durable(&state)[1]), (0, before[1]));
     // The other one has what it acknowledged, and takes part again.
     let two = Store::start(&folders[1], nodes[1]);
