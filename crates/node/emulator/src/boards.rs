@@ -223,7 +223,9 @@ impl Clocks {
     /// What the clocks show when the emulator begins.
     pub(crate) fn first_ns<'a>(&self, boards: impl Iterator<Item = &'a Board>) -> u64 {
         let cycle = |board: &Board| {
-            let (bits, rate_hz) = board.layouts.layout().clock()?;
+            let layout = board.layouts.layout();
+            // Seconds beside a time begin in 1970 and do not wrap with it.
+            let (bits, rate_hz) = layout.clock().filter(|_| !layout.has_seconds())?;
             u64::try_from((1_u128 << bits) * u128::from(NS_PER_S) / u128::from(rate_hz)).ok()
         };
         match (self.wrap_after_ns, boards.filter_map(cycle).min()) {
