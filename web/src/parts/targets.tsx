@@ -164,7 +164,8 @@ export function Targets({ now, item }: { now: State; item: string | null }) {
   const shown = targets.find(({ name }) => name === item);
   const notes = [
     ...targets.flatMap(folderWaitWords),
-    ...targets.flatMap((target) => nodeAwayWords(target, time)), ...spills.map(spillWords), ...targets.map(lackWords),
+    ...targets.flatMap((target) => nodeAwayWords(target, time)),
+    ...spills.map(spillWords), ...targets.map(lackWords),
   ].filter((words) => words !== "");
   const faults = spills.map(spillLossWords).filter((words) => words !== "");
   if (targets.length === 0 && notes.length + faults.length === 0) return null;
