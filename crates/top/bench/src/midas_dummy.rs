@@ -488,7 +488,7 @@ fn adc_table(bench: &Bench<'_>, figures: &Figures) -> Section {
     );
     Section::new("ADC samples, codec \"auto\"", table).note(format!(
         "MIDAS LZ4: 0.15 to 0.23 GB/s at 1.66 (a ring of {} MiB). Asked where \"none\" reaches \
-             1.2 GB/s.",
+         1.2 GB/s.",
         LARGE_RING_BYTES >> 20
     ))
 }

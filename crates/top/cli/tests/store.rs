@@ -350,7 +350,7 @@ fn one_of_two_storage_nodes_is_killed_and_started_again_and_their_folders_are_th
     let run = check_run(Run::open_folders(&stored, RunOptions::default()).unwrap(), 6_000);
     assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
     assert_eq!((run.event_count(), run.frames_missing()), (6_000, 0));
-    // Each has some, and one of the two is told that it has the last.
+    // Each has some.
     let locations = locations(folder.path());
     assert_eq!(locations.len(), 2);
     let listed = |location: &Value| location["file_frames"].as_array().cloned().expect("files");

@@ -271,10 +271,11 @@ def shared(tmp_path: Path) -> Iterator[tuple[list[Path], Path]]:
             port = listener.getsockname()[1]
         text = SHARED.format(nodes=json.dumps(addresses), port=port)
         (tmp_path / "run.toml").write_text(text)
-        started.append(Started(tmp_path, "run", "run.toml"))
-        control = catchment.Control(started[-1].line("Serving "), timeout=PATIENCE_SECONDS)
+        recorder = Started(tmp_path, "run", "run.toml")
+        started.append(recorder)
+        control = catchment.Control(recorder.line("Serving "), timeout=PATIENCE_SECONDS)
         while not all(of_nodes(control, "is_connected")):
-            pass
+            assert recorder.process.poll() is None
         url = f"catchment+tcp://127.0.0.1:{port}"
         with frontend.connect(url, "camera", sources=["left", "right"]) as camera:
             keys = itertools.count()
