@@ -163,7 +163,9 @@ export function Targets({ now, item }: { now: State; item: string | null }) {
   if (spills.length === 0 && isPlain) return null;
   const shown = targets.find(({ name }) => name === item);
   const notes = [
-    ...targets.flatMap(folderWaitWords), ...targets.flatMap((target) => nodeAwayWords(target, time)), ...spills.map(spillWords), ...targets.map(lackWords),
+    ...targets.flatMap(folderWaitWords),
+    ...targets.flatMap((target) => nodeAwayWords(target, time)),
+    ...spills.map(spillWords), ...targets.map(lackWords),
   ].filter((words) => words !== "");
   const faults = spills.map(spillLossWords).filter((words) => words !== "");
   if (targets.length === 0 && notes.length + faults.length === 0) return null;

@@ -37,6 +37,12 @@ impl FileFrames {
     /// be more than [`LOCATION_RANGES_MAX`] entries, two neighbours with few files become one.
     pub fn add_to(self, all: &mut Vec<Self>) {
         let at = all.partition_point(|one| one.first_file < self.first_file);
+        let before = at.checked_sub(1).and_then(|before| all.get_mut(before));
+        if let Some(before) = before.filter(|before| before.last_file > self.first_file) {
+            // Disks do not close files in order: this one is within a range.
+            *before = before.with(self);
+            return;
+        }
         all.insert(at, self);
         if all.len() > LOCATION_RANGES_MAX {
             let pairs =

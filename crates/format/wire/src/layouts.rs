@@ -72,7 +72,7 @@ impl Layouts {
     /// What its fragments lack for that.
     pub fn by_time(&self) -> Result<Self, &'static str> {
         if self.layout.has_seconds() && !self.layout.has_long_seconds() {
-            return Err("seconds of 32 bits or more beside every time: fewer wrap in a run");
+            return Err("seconds of 32 bits or more beside every time");
         }
         let clock = self.layout.clock().ok_or("a time of as many bits in every fragment")?;
         Ok(Self::matched_by(self.layout.clone(), Some(clock)))
@@ -132,9 +132,7 @@ impl Layouts {
         }
         self.compiled.walk_unobserved(bytes, parts)
     }
-}
 
-impl Layouts {
     fn shaped<S: Shape>(&self) -> Box<dyn Decoder> {
         let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
         Box::new(LayoutDecoder::<S> { layouts: self.clone(), unwrapped, shape: PhantomData })

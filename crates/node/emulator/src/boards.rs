@@ -43,7 +43,8 @@ pub struct Clocks {
     /// How far the clocks drift apart, in ppm: the first board's is so much slower than time, the
     /// last one's so much faster.
     pub drift: f64,
-    /// They begin so long before the first of them wraps; without it with the time of day.
+    /// They begin so long before the first one without seconds wraps; unset, or if there is none,
+    /// with the time of day.
     #[serde(rename = "wrap_after", deserialize_with = "some_time")]
     pub wrap_after_ns: Option<u64>,
 }
@@ -223,7 +224,9 @@ impl Clocks {
     /// What the clocks show when the emulator begins.
     pub(crate) fn first_ns<'a>(&self, boards: impl Iterator<Item = &'a Board>) -> u64 {
         let cycle = |board: &Board| {
-            let (bits, rate_hz) = board.layouts.layout().clock()?;
+            let layout = board.layouts.layout();
+            // Seconds beside a time begin in 1970 and do not wrap with it.
+            let (bits, rate_hz) = layout.clock().filter(|_| !layout.has_seconds())?;
             u64::try_from((1_u128 << bits) * u128::from(NS_PER_S) / u128::from(rate_hz)).ok()
         };
         match (self.wrap_after_ns, boards.filter_map(cycle).min()) {
@@ -240,3 +243,26 @@ const NS_PER_S: u64 = 1_000_000_000;
 const H: u64 = 3_600 * NS_PER_S;
 const JITTER_NS_MAX: u64 = NS_PER_S;
 const DRIFT_PPM_MAX: f64 = 1_000.0;
+
+#[cfg(test)]
+mod tests {
+    use std::iter::once;
+
+    use catchment_wire::layouts::{Field, FieldKind, Role, alpha_72};
+
+    use super::*;
+
+    #[test]
+    fn clocks_with_seconds_begin_with_the_time_of_day() {
+        let clocks = Clocks { jitter_ns: 0, drift: 0.0, wrap_after_ns: Some(H) };
+        let plain = Board::new(alpha_72());
+        let mut layout = plain.layouts.layout().clone();
+        let kind = FieldKind::Is(Role::Seconds);
+        layout.packet.fields.push(Field { at: 20, width: 4, bits: None, kind });
+        let with_seconds = Board::new(Layouts::new(layout).expect("a layout with seconds"));
+        let begins_ns = |board: &Board| clocks.first_ns(once(board));
+        // A clock of 48 bits at 125 MHz wraps within a month.
+        assert!(begins_ns(&plain) < 31 * 24 * H);
+        assert!(begins_ns(&with_seconds) > 31 * 24 * H);
+    }
+}

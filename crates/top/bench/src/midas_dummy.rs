@@ -42,9 +42,9 @@ const DIFFERENT: usize = 64;
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// Fragments as they are.
 pub(crate) const RAW: ColumnCoding = ColumnCoding::NONE;
-/// Of a front-end's ring: what it has unless set, and what holds all that is not durable yet at the
-/// highest rate, which a ring lets through once in the time until its bytes are durable.
+/// A front-end's ring unless set.
 pub(crate) const RING_BYTES: u64 = 64 << 20;
+/// Holds everything that is not durable yet at the highest rate.
 const LARGE_RING_BYTES: u64 = 256 << 20;
 /// Beside three times the ring, and soon populated.
 const MEMORY_BYTES: u64 = 320 << 20;
@@ -101,7 +101,12 @@ struct Sent {
 impl Sent {
     /// Of the smaller limit.
     fn share(&self) -> f64 {
-        self.limits.map_or(f64::NAN, |[tcp, write]| self.bytes_per_second / tcp.min(write))
+        self.share_of(self.bytes_per_second)
+    }
+
+    /// The same of another rate.
+    fn share_of(&self, rate: f64) -> f64 {
+        self.limits.map_or(f64::NAN, |[tcp, write]| rate / tcp.min(write))
     }
 
     fn limit(&self, index: usize) -> String {
@@ -430,7 +435,9 @@ fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
             }),
             ("front-end", &|(sent, ..)| format!("{:.2}", sent.front_end)),
             ("recorder", &|(sent, ..)| format!("{:.2}", sent.recorder)),
-            ("64 MiB", &|(.., unset)| bytes(**unset)),
+            ("64 MiB", &|(sent, _, unset)| {
+                format!("{}, {:.2}", bytes(**unset), sent.share_of(**unset))
+            }),
             ("MIDAS 2022", &|(_, midas, _)| format!("{midas} GB")),
         ],
     );
@@ -451,8 +458,8 @@ fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
         ))
         .note(format!(
             "One front-end with a ring of {} MiB that keeps each fragment until it is durable; \
-             both on this machine. 64 MiB: bytes/s with that ring, which is what a front-end has \
-             unless it says otherwise. Share: of the smaller of the two limits. Front-end and \
+             both on this machine. Share: of the smaller of the two limits. 64 MiB: bytes/s and \
+             share with a ring of that size, which a front-end has unless set. Front-end and \
              recorder: core-seconds per GB. MIDAS 2022: its logger at 82 to 92 % of a core; \
              reference 000 had {}/s.",
             LARGE_RING_BYTES >> 20,
@@ -479,8 +486,11 @@ fn adc_table(bench: &Bench<'_>, figures: &Figures) -> Section {
             ("recorder", &|(sent, _)| format!("{:.2}", sent.recorder)),
         ],
     );
-    Section::new("ADC samples, codec \"auto\"", table)
-        .note("MIDAS LZ4: 0.15 to 0.23 GB/s at 1.66. Asked where \"none\" reaches 1.2 GB/s.")
+    Section::new("ADC samples, codec \"auto\"", table).note(format!(
+        "MIDAS LZ4: 0.15 to 0.23 GB/s at 1.66 (a ring of {} MiB). Asked where \"none\" reaches \
+         1.2 GB/s.",
+        LARGE_RING_BYTES >> 20
+    ))
 }
 
 fn delay_table(figures: &Figures) -> Section {
@@ -492,8 +502,9 @@ fn delay_table(figures: &Figures) -> Section {
             ("99 %", &|delay| format!("{:.1} ms", delay.p99_ms)),
         ],
     );
-    Section::new("From send until durable", table).note(
-        "Fragments of 10 kB. At a low rate a frame is cut by its time (frame.time, 250 ms), at a high \
-         one by its bytes.",
-    )
+    Section::new("From send until durable", table).note(format!(
+        "Fragments of 10 kB (a ring of {} MiB). At a low rate a frame is cut by its time \
+         (frame.time, 250 ms), at a high one by its bytes.",
+        LARGE_RING_BYTES >> 20
+    ))
 }

@@ -113,14 +113,24 @@ impl Received {
     }
 }
 
+/// One source and several, measured in turn.
+#[derive(Debug, Serialize)]
+pub(crate) struct OneAndSeveral {
+    /// Of each the round in the middle.
+    pub(crate) middles: [Received; 2],
+    /// Their rate, of the highest one.
+    pub(crate) share: f64,
+    /// Whether no round lost a train.
+    pub(crate) is_whole: bool,
+}
+
 #[derive(Debug, Serialize)]
 pub(crate) struct Figures {
     pub(crate) direct_write: f64,
     pub(crate) discarded: Vec<Received>,
     pub(crate) recorded: Vec<Received>,
     pub(crate) holed: Received,
-    /// Of one source and of several, which were measured in turn.
-    pub(crate) sources: [Received; 2],
+    pub(crate) sources: OneAndSeveral,
     pub(crate) in_turn: InTurn,
     pub(crate) reference: InTurn,
 }
@@ -195,20 +205,24 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
 }
 
 /// Both in turn, at the highest of some rates up to `rate` at which neither loses a train in any
-/// round: what is thrown away costs less than what is recorded. Of each the round in the middle.
+/// round. Discarded trains cost less CPU time than recorded ones, so a round with losses cannot be
+/// compared. Of each the round in the middle.
 fn one_and_several(
     bench: &mut Bench<'_>,
     mut rate: f64,
     cases: impl Fn(f64) -> [Case; 2],
-) -> anyhow::Result<[Received; 2]> {
+) -> anyhow::Result<OneAndSeveral> {
+    let highest = rate;
     let lowest = if bench.quick { rate } else { LOWEST * rate };
     loop {
         let what = format!("one source and {SOURCES} at once, {:.2} GB/s", rate / 1e9);
         let rounds = bench.in_turn(what, cases(rate), |bench, case| record(bench, &case))?;
-        rate *= LOWER;
-        if rate < lowest || rounds.iter().flatten().all(Received::is_whole) {
-            return Ok(rounds.map(|rounds| middle(rounds, Received::receive_seconds)));
+        let is_whole = rounds.iter().flatten().all(Received::is_whole);
+        if is_whole || rate * LOWER < lowest {
+            let middles = rounds.map(|rounds| middle(rounds, Received::receive_seconds));
+            return Ok(OneAndSeveral { middles, share: rate / highest, is_whole });
         }
+        rate *= LOWER;
     }
 }
 

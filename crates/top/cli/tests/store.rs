@@ -350,13 +350,15 @@ fn one_of_two_storage_nodes_is_killed_and_started_again_and_their_folders_are_th
     let run = check_run(Run::open_folders(&stored, RunOptions::default()).unwrap(), 6_000);
     assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
     assert_eq!((run.event_count(), run.frames_missing()), (6_000, 0));
-    // Each has some, and one of the two is told that it has the last.
+    // Each has some.
     let locations = locations(folder.path());
     assert_eq!(locations.len(), 2);
+    let listed = |location: &Value| location["file_frames"].as_array().cloned().expect("files");
     for ((location, node), stored) in locations.iter().zip(nodes).zip(&stored) {
         assert_eq!(location["address"], node.to_string());
-        // Also of the node that was killed, which has ended the file that it left.
-        assert_eq!(location["file_frames"], file_frames(stored));
+        // A node that was left out at the end may lack the files that it has closed since.
+        let all = file_frames(stored).as_array().cloned().expect("files");
+        assert!(all.starts_with(&listed(location)), "{location}, {all:?}");
         assert!(location["frames"].as_u64() > Some(0), "{location}");
         assert!(location["first_frame"].as_u64() < location["last_frame"].as_u64(), "{location}");
     }

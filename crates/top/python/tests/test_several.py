@@ -1,16 +1,16 @@
 """Several folders of one run, read as one: what one lacks is read from another."""
 
-import contextlib
 import itertools
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,6 +197,10 @@ preallocate_bytes = "1 MiB"
 address = "127.0.0.1:0"
 """
 SHARED = """
+[control]
+listen = "127.0.0.1:0"
+requests_per_second = 1000000
+drain = "1 h"
 [memory]
 budget = "256 MiB"
 [write]
@@ -213,7 +217,7 @@ hold_bytes = "1 MiB"
 name = "mirror"
 folder = "mirror"
 [[listen]]
-address = "127.0.0.1:0"
+address = "127.0.0.1:{port}"
 [[sources]]
 name = "camera/left"
 via = "link"
@@ -221,6 +225,8 @@ via = "link"
 name = "camera/right"
 via = "link"
 """
+# Nothing takes so long: reached only when an answer never comes.
+PATIENCE_SECONDS = 1200
 
 
 class Started:
@@ -243,13 +249,10 @@ class Started:
         assert self.process.returncode == 0
 
 
-def has_events(stored: Path) -> bool:
-    """Whether a node has events of the run that goes on."""
-    with warnings.catch_warnings(action="ignore"):
-        for folder in stored.glob("run-*"):
-            with contextlib.suppress(catchment.CatchmentError), catchment.open(folder) as run:
-                return len(run.events) > 0
-    return False
+def of_nodes(control: catchment.Control, name: str) -> list[Any]:
+    """Return one figure of each node that shares the run's frames."""
+    targets = control.state()["targets"]
+    return [node[name] for target in targets for node in target["nodes"]] or [0]
 
 
 @pytest.fixture
@@ -263,17 +266,24 @@ def shared(tmp_path: Path) -> Iterator[tuple[list[Path], Path]]:
             (root / "store.toml").write_text(NODE)
             started.append(Started(root, "store", "store.toml"))
             addresses.append(started[-1].line("Storing at ").split(",")[0])
-        (tmp_path / "run.toml").write_text(SHARED.format(nodes=json.dumps(addresses)))
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        text = SHARED.format(nodes=json.dumps(addresses), port=port)
+        (tmp_path / "run.toml").write_text(text)
         recorder = Started(tmp_path, "run", "run.toml")
         started.append(recorder)
-        address = recorder.line("Front-ends connect to ").rstrip(".")
-        url = f"catchment+tcp://{address}"
+        control = catchment.Control(recorder.line("Serving "), timeout=PATIENCE_SECONDS)
+        while not all(of_nodes(control, "is_connected")):
+            assert recorder.process.poll() is None
+        url = f"catchment+tcp://127.0.0.1:{port}"
         with frontend.connect(url, "camera", sources=["left", "right"]) as camera:
             keys = itertools.count()
-            while not all(has_events(root / "stored") for root in roots):
-                key = next(keys)
-                camera["left"].send(key, np.full(4096, key, np.uint32))
-                camera["right"].send(key, np.full(key % 50, key % 256, np.uint8))
+            # What a node has not acknowledged may become the other one's.
+            while not all(of_nodes(control, "frames_durable")):
+                for key in itertools.islice(keys, 4):
+                    camera["left"].send(key, np.full(4096, key, np.uint32))
+                    camera["right"].send(key, np.full(key % 50, key % 256, np.uint8))
         for process in reversed(started):
             process.end()
         parts = [next((root / "stored").glob("run-*")) for root in roots]

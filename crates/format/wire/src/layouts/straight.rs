@@ -34,7 +34,7 @@ struct Packet {
     /// The fewest and the most bytes of a datagram.
     least: usize,
     most: usize,
-    /// Records that could be more than a packet may have begin with that much behind the head.
+    /// From this many bytes behind the head on, there could be more than [`PARTS_MAX`] records.
     body_most: u64,
     length: Length,
     /// Whether it has as many bytes as the datagram.
@@ -119,7 +119,7 @@ impl<const WINDOW: usize, const IS_PLAIN: bool, const IS_WORD: bool> Shape
     const IS_WORD: bool = IS_WORD;
 }
 
-/// Runs code with the shape of a straight path as a type; without one, with that which asks most.
+/// Runs code with the shape of a straight path as a type; without one, with the most general shape.
 macro_rules! shaped {
     ($shape:expr, $name:ident => $run:expr) => {
         match $shape {
@@ -328,8 +328,9 @@ impl Run<'_> {
         // Copied: what is behind a reference would be read again after each push.
         let (form, compact) = (record.length, record.compact[order]);
         let (order_word, word_at) = (self.order, record.word_at.unwrap_or(0));
-        // What told the order of the record before: nearly always it tells that of the next, too.
-        let mut told_before = u64::MAX;
+        // The bits that gave the previous record's order: nearly always the next record has the
+        // same.
+        let mut order_bits_before = u64::MAX;
         while offset < self.body.len() {
             let rest = &self.body[offset..];
             let room = rest.len() as u64;
@@ -339,12 +340,12 @@ impl Run<'_> {
                 return None;
             }
             let word = order_word.word_in::<S>(window)?;
-            let told = u64::from(word & order_word.mask);
-            if told != told_before {
+            let order_bits = u64::from(word & order_word.mask);
+            if order_bits != order_bits_before {
                 if order_word.of(word)? != BIG {
                     return Some(offset);
                 }
-                told_before = told;
+                order_bits_before = order_bits;
             }
             let value = match S::IS_WORD {
                 true => read_word::<BIG, S>(window, word_at)?,
