@@ -16,6 +16,7 @@ use catchment_trends::{Completed, Row, Statistics};
 use crate::channels::Select;
 use crate::error::StorageError;
 use crate::left_out::LeftOut;
+use crate::open::FileProblem;
 use crate::run::Run;
 use crate::trend::{TREND_SUFFIXES, Trend, TrendKind, Trends, rows_in};
 use crate::trend_files::{NewTrends, TrendFiles, TrendLengths};
@@ -140,10 +141,10 @@ impl Level {
     fn is_in(&self, rows: &BTreeMap<u64, Row>, kind: TrendKind, range: &Range<u64>) -> bool {
         let infos = self.run.channel_frames().iter().map(|frame| frame.summary.info);
         let mut reached =
-            infos.filter(|it| it.time_first_ns < range.end && it.time_last_ns >= range.start);
+            infos.filter(|it| it.time_first_ns < range.end && it.time_last_ns > range.start);
         reached.all(|info| {
             let first = info.time_first_ns.max(range.start) / kind.period_ns();
-            let last = info.time_last_ns.min(range.end - 1) / kind.period_ns();
+            let last = (info.time_last_ns.min(range.end) - 1) / kind.period_ns();
             (first..=last).all(|index| rows.contains_key(&index))
         })
     }
@@ -208,16 +209,20 @@ fn merge(
     Ok(())
 }
 
-/// Names what is wrong with files of trends, if no folder that has such trends has whole ones.
+/// Names the files of trends that cannot be opened, unless a folder that has such trends has none:
+/// it is unknown what was in them.
 fn name_problems(sources: &[Source], left_out: &mut LeftOut) {
     for kind in [TrendKind::Second, TrendKind::Minute] {
         let mut of_kind = sources.iter().map(|one| one.levels(kind)).filter(|one| !one.is_empty());
-        if of_kind.any(|levels| levels.iter().all(|level| level.run.problems().is_empty())) {
+        // Files that were made ahead and never begun had nothing.
+        let is_lost = |problem: &&FileProblem| matches!(problem, FileProblem::Unreadable { .. });
+        let is_whole = |level: &Level| !level.run.problems().iter().any(|one| is_lost(&one));
+        if of_kind.any(|levels| levels.iter().all(is_whole)) {
             continue;
         }
         for level in sources.iter().flat_map(|one| one.levels(kind)) {
             let path = level.run.path().display();
-            let problems = level.run.problems().iter();
+            let problems = level.run.problems().iter().filter(is_lost);
             problems.for_each(|problem| left_out.name(format!("{path}: {problem}")));
         }
     }
