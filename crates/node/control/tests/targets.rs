@@ -38,8 +38,7 @@ fn spilled_frames_of_which_somebody_removes_the_files_are_counted_and_raise_an_a
     let client = test.client();
     client.command("1", "start");
     client.until(|state| state["spills"][0]["frames_waiting"].as_u64() > Some(0));
-    let paths =
-        |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|one| one.unwrap().path());
+    let paths = |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|one| one.unwrap().path());
     for file in paths(test.folder.path().join("spill")).flat_map(paths) {
         if file.extension().is_some_and(|found| found == "catch") {
             std::fs::remove_file(file).unwrap();

@@ -8,8 +8,8 @@
 //!
 //! The node says where it goes on: behind its last frame. If that is before what it had when the
 //! spill was left (after a kill: before the first frame that is left), frames in between are gone
-//! there; nothing is sent then, since it would make a hole. Several nodes that share the frames have gaps anyway: each frame goes to one that
-//! takes it (spill/dealt.rs).
+//! there; nothing is sent then, since it would make a hole. Several nodes that share the frames
+//! have gaps anyway: each frame goes to one that takes it (spill/dealt.rs).
 
 use std::collections::BTreeSet;
 use std::fmt;
