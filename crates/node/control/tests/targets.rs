@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use catchment_disk::{FaultControl, FaultPlan};
@@ -37,9 +38,11 @@ fn spilled_frames_of_which_somebody_removes_the_files_are_counted_and_raise_an_a
     let client = test.client();
     client.command("1", "start");
     client.until(|state| state["spills"][0]["frames_waiting"].as_u64() > Some(0));
-    let streams = std::fs::read_dir(test.folder.path().join("spill")).unwrap();
-    for stream in streams.map(|one| one.unwrap().path()) {
-        std::fs::remove_dir_all(stream).unwrap();
+    let paths = |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|one| one.unwrap().path());
+    for file in paths(test.folder.path().join("spill")).flat_map(paths) {
+        if file.extension().is_some_and(|found| found == "catch") {
+            std::fs::remove_file(file).unwrap();
+        }
     }
     client.command("2", "stop");
     let lost = |state: &Value| state["spills"][0]["frames_lost"].as_u64() > Some(0);

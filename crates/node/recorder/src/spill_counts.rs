@@ -149,3 +149,19 @@ impl SpillReport {
 fn less(count: &AtomicU64, by: u64) {
     let _before = count.fetch_update(Release, Relaxed, |count| Some(count.saturating_sub(by)));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_which_nothing_could_be_read_is_not_forwarded() {
+        let counts = SpillCounts::default();
+        counts.found(5, 100);
+        counts.removed(2, 2, 40);
+        counts.removed(3, 1, 60);
+        let report = counts.read();
+        assert_eq!((report.frames_forwarded, report.bytes_forwarded), (2, 60));
+        assert_eq!((report.frames_waiting, report.bytes_waiting), (0, 0));
+    }
+}

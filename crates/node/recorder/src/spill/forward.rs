@@ -6,10 +6,10 @@
 //! itself. What belongs to another node, to nobody, or cannot be read, is left where it is and
 //! named.
 //!
-//! The node says where it goes on: behind its last frame. If that is before the first one that was
-//! spilled, frames in between, which it had, are gone there; nothing is sent then, since it would
-//! make a hole. Several nodes that share the frames have gaps anyway: each frame goes to one that
-//! takes it (spill/dealt.rs).
+//! The node says where it goes on: behind its last frame. If that is before what it had when the
+//! spill was left (after a kill: before the first frame that is left), frames in between are gone
+//! there; nothing is sent then, since it would make a hole. Several nodes that share the frames
+//! have gaps anyway: each frame goes to one that takes it (spill/dealt.rs).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -426,8 +426,8 @@ impl ToOne {
         let first = self.backlog.spill.begins_at()?;
         (next < first).then(|| {
             format!(
-                "the node {node} has {name} up to frame {next}, and the spill begins at {first}: \
-                 frames that the node had are missing there"
+                "the node {node} has {name} up to frame {next}, and had it up to {first}: frames \
+                 are missing there"
             )
         })
     }

@@ -196,7 +196,7 @@ impl StreamLock {
     /// The system refuses.
     pub(crate) fn leave(&mut self, below: u64, first: Option<u64>) -> io::Result<()> {
         // Below its files, a forwarder does not know what the node had.
-        if self.is_new || self.below.is_some() || first.is_none_or(|first| below >= first) {
+        if self.is_new || self.below.is_some() || first.is_some_and(|first| below >= first) {
             self.set_below(below.max(self.identity.begins))?;
         }
         self.write_lost()

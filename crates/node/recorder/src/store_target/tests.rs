@@ -602,5 +602,5 @@ fn what_several_nodes_have_of_a_spill_is_noted_where_the_run_ends_without_them()
     let Found::Stream(lock) = StreamLock::find(&folder.path().join("run")).unwrap() else {
         panic!("it is left to the forwarder")
     };
-    assert_eq!((lock.below, lock.end.is_some()), (1, true));
+    assert_eq!((lock.below, lock.end.is_some()), (Some(1), true));
 }

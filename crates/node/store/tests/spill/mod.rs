@@ -430,6 +430,27 @@ fn what_is_removed_from_a_spill_is_counted_when_its_run_ends() {
 }
 
 #[test]
+fn no_frame_becomes_durable_in_a_file_of_the_spill_that_somebody_has_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = spilling(free(), folder.path(), 1 << 30);
+    let (recorder, front_end) = recorder(folder.path(), vec![target]);
+    send_to(&front_end, 1_000, |allowed| {
+        allowed.store(500, Relaxed);
+        wait_durable(&front_end, 500);
+        for file in spilled_files(folder.path()) {
+            std::fs::remove_file(file).unwrap();
+        }
+    });
+    wait_durable(&front_end, 1_000);
+    end(recorder, front_end, 1_000);
+    let rows = spilled_files(folder.path()).iter().map(|path| {
+        let reader = FileReader::open(catchment_disk::ReadFile::open(path).unwrap()).unwrap();
+        reader.frames().iter().map(|frame| frame.info.rows).sum::<u64>()
+    });
+    assert!(rows.sum::<u64>() >= 500);
+}
+
+#[test]
 fn files_removed_after_a_run_are_counted_once_and_all_other_frames_are_sent() {
     let folder = tempfile::tempdir().unwrap();
     let address = free();
