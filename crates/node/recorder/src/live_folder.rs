@@ -29,7 +29,7 @@ pub(crate) struct ShownFolder {
 }
 
 /// One of a target's folders at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FolderSnapshot {
     /// The folder, in which the run has a folder of its own.
     pub path: PathBuf,

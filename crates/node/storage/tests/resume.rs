@@ -172,7 +172,8 @@ fn a_part_of_a_target_goes_on_behind_its_items_whatever_their_numbers() {
         assert_eq!(repair(made.path()).expect("closes").closed(), 1);
     };
     // How many items were before the second file, what befell that, and what is kept.
-    let cases: [(u64, &dyn Fn(&Made), u64, u64); 7] = [
+    type Befall<'a> = &'a dyn Fn(&Made);
+    let cases: [(u64, Befall<'_>, u64, u64); 7] = [
         (3, &whole, 6, 6),
         // Frames of the first file were sent again.
         (2, &whole, 5, 6),

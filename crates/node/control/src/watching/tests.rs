@@ -1,8 +1,11 @@
 //! Results from a recorder's counters, in virtual time.
 
+use std::collections::BTreeSet;
+
 use catchment_model::Ledger;
 use catchment_recorder::{
-    Alignment, Counts, Fill, FrontEnd, Place, RecorderConfig, Report, SourceConfig, TargetSnapshot,
+    Alignment, Counts, Fill, FolderSnapshot, FrontEnd, Place, RecorderConfig, Report, SourceConfig,
+    TargetSnapshot,
 };
 use catchment_watch::{Alarm, AlarmState};
 
@@ -154,7 +157,7 @@ fn target(name: &str, required: bool) -> TargetSnapshot {
         ledger: Ledger::new(1),
         counts: Counts::default(),
         queue: fill(name),
-        folders: Vec::new(),
+        folders: vec![FolderSnapshot::default()],
         nodes: Vec::new(),
         spill: None,
     }
@@ -586,15 +589,12 @@ fn what_rules_can_look_at_is_what_is_read() {
         assert!(alarms.iter().any(|alarm| alarm.text == text), "{alarms:?}");
     }
     let (of_store, rules_of_store) = super::store_tests::read();
-    let mut read: Vec<String> = rig.watching.readings.kinds().chain(of_store).collect();
+    let mut read: BTreeSet<String> = rig.watching.readings.kinds().chain(of_store).collect();
     // This machine's clock may not be synchronised.
-    read.push("clock.offset_seconds".into());
+    read.insert("clock.offset_seconds".into());
     let known = known_quantities().into_iter().map(|known| known.name);
     // Those of devices are compared with the schemas that a node serves.
-    let mut known: Vec<_> = known.filter(|name| !name.starts_with("device.")).collect();
-    known.sort();
-    read.sort();
-    read.dedup();
+    let known: BTreeSet<_> = known.filter(|name| !name.starts_with("device.")).collect();
     assert_eq!(read, known);
     for rule in default_rules(S, 0.05).into_iter().chain(rules_of_store) {
         assert!(known.contains(&rule.quantity.kind()), "{}", rule.quantity);
