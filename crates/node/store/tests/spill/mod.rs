@@ -443,7 +443,8 @@ fn no_frame_becomes_durable_in_a_file_of_the_spill_that_somebody_has_removed() {
     });
     wait_durable(&front_end, 1_000);
     end(recorder, front_end, 1_000);
-    let rows = spilled_files(folder.path()).iter().map(|path| {
+    let files = spilled_files(folder.path());
+    let rows = files.iter().map(|path| {
         let reader = FileReader::open(catchment_disk::ReadFile::open(path).unwrap()).unwrap();
         reader.frames().iter().map(|frame| frame.info.rows).sum::<u64>()
     });
