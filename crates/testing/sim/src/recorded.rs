@@ -63,13 +63,16 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
         check_selected(outcome, life, file)?;
+        let mut of_file = BTreeMap::new();
         let mut checkpoints = file.checkpoints.iter().peekable();
         for (index, frame) in file.frames.iter().enumerate() {
             while let Some((_, checkpoint)) = checkpoints.next_if(|(before, _)| *before <= index) {
                 let is_torn = has_died && !file.damage(checkpoint).is_empty();
                 if !may_stray && !is_torn {
                     let found = file.ledger(checkpoint);
-                    check_ledger((life, is_slow), &found, &recorded.increments)
+                    // On a slow disk frames of the file before may still be under way.
+                    let before = if is_slow { &of_file } else { &recorded.increments };
+                    check_ledger((life, is_slow), &found, before)
                         .map_err(|why| format!("a checkpoint of file {}: {why}", file.index))?;
                 }
             }
@@ -89,6 +92,7 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
                 recorded.rows += frame.rows;
             }
             for (key, count) in increment {
+                *of_file.entry(key.clone()).or_default() += count;
                 *recorded.increments.entry(key).or_default() += count;
             }
             read_rows((outcome, life), file, frame, &mut recorded)?;
@@ -118,9 +122,9 @@ fn check_selected(outcome: &Outcome, life: &Life, file: &WalkedFile) -> Result<(
     }
 }
 
-/// Checks the ledger of a checkpoint: it is at least the sum of the frames before it, and at most
-/// the run's final ledger. What describes a frame is counted once that is there, which those of the
-/// file before may not be where the disk is slow.
+/// Checks the ledger of a checkpoint: it is at least the sum of the frames before it that are
+/// written, and at most the run's final ledger. What describes a frame is counted once that is
+/// recorded, which it may not be yet where the disk is slow.
 fn check_ledger(
     (life, is_slow): (&Life, bool),
     found: &Result<BTreeMap<(usize, String), u64>, String>,
