@@ -98,11 +98,12 @@ fn what_a_killed_recorder_has_spilled_for_two_nodes_is_forwarded_by_the_next_one
     let mut stores = [0, 1].map(|index| Store::start(&folders[index], nodes[index]));
     let first = Node::start(folder.path(), &text, &[]);
     let front_end = front_end(&url);
-    send_these(&front_end, 0..3_000, |_| {
-        first.until(|state| durable(state).iter().all(|&frames| frames > 0));
-        stores.iter_mut().for_each(Store::kill);
-    });
-    wait_durable(&front_end, 3_000);
+    send_these(&front_end, 0..3_000, |_| {});
+    first.until(|state| durable(state).iter().all(|&frames| frames > 0));
+    stores.iter_mut().for_each(Store::kill);
+    // No node can have these.
+    send_these(&front_end, 3_000..4_000, |_| {});
+    wait_durable(&front_end, 4_000);
     first.until(|state| spilled(state, "frames_waiting") > 0);
     drop(first);
     let spill = folder.path().join("spill");
@@ -118,7 +119,7 @@ fn what_a_killed_recorder_has_spilled_for_two_nodes_is_forwarded_by_the_next_one
     assert!(!run.ended() && verified.is_intact(), "{verified:?}");
     assert_eq!(run.frames_missing(), 0);
     let events = fragments(&run);
-    assert!(events.keys().copied().eq(0..3_000), "{} events", events.len());
+    assert!(events.keys().copied().eq(0..4_000), "{} events", events.len());
     for (key, of_sources) in events {
         for (source, bytes) in of_sources.iter().enumerate() {
             assert!(bytes.as_ref() == Some(&content(source, key)), "event {key}, {source}");
