@@ -4,8 +4,8 @@ import type { Alarm, Level, LogLine, Offsets, Run, SourceState, SourceStatus, Sp
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
 import {
-  abandonedWords, folderWaitWords, headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords, runWords, spillLossWords, spillWords, streamWords,
-  targetWords, untilDurableWords, verdictWords,
+  abandonedWords, folderWaitWords, headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords,
+  runWords, spillLossWords, spillWords, streamWords, targetWords, untilDurableWords, verdictWords,
 } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
@@ -123,7 +123,8 @@ test("a best-effort target that lacks something is a note, and no other is", () 
 
 test("a folder whose disk is waited for is a note, and one that is written to is none", () => {
   const folder = { path: "/a", is_current: true, free_bytes: null, away: null, waits_seconds: 0.3 };
-  const target = { name: "raid", folders: [folder, { ...folder, path: "/b", waits_seconds: 7.25 }] } as Target;
+  const waiting = { ...folder, path: "/b", waits_seconds: 7.25 };
+  const target = { name: "raid", folders: [folder, waiting] } as Target;
   expect(folderWaitWords(target).map((one) => one.replaceAll("\u00a0", " "))).toEqual([
     "raid waits for the disk of /b: a write, a sync or a close has not completed for 7.3 s.",
   ]);

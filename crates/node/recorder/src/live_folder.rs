@@ -14,9 +14,7 @@ pub(crate) struct LiveFolder {
     path: PathBuf,
     disk: OnceLock<Arc<DiskStats>>,
     shown: Mutex<ShownFolder>,
-    /// Since when its disk is waited for; 0: it is not.
-    waits_since_ns: AtomicU64,
-    /// For how long, when its agent last looked.
+    /// For how long its disk is waited for, when its agent last looked; 0: it is not.
     waits_ns: AtomicU64,
 }
 
@@ -39,10 +37,8 @@ pub struct FolderSnapshot {
     pub spare_bytes: Option<u64>,
     /// Why its disk was left, if it was.
     pub away: Option<String>,
-    /// Since when writes, a sync or the end of a file there have not completed, in nanoseconds of
-    /// the clock of the data; none if nothing is under way.
-    pub waits_since_ns: Option<u64>,
-    /// For how long, by the clock of the data; 0 if nothing is under way.
+    /// For how long writes, a sync or the end of a file there have not completed, by the clock of
+    /// the data, when its agent last looked; 0 if nothing is under way.
     pub waits_ns: u64,
     /// Bytes in the buffers of its disk.
     pub buffers: Option<Fill>,
@@ -54,7 +50,6 @@ impl LiveFolder {
             path: path.to_owned(),
             disk: OnceLock::new(),
             shown: Mutex::default(),
-            waits_since_ns: AtomicU64::new(0),
             waits_ns: AtomicU64::new(0),
         }
     }
@@ -80,7 +75,6 @@ impl LiveFolder {
     }
 
     pub(crate) fn show_waits(&self, since_ns: Option<u64>, now_ns: u64) {
-        self.waits_since_ns.store(since_ns.unwrap_or(0), Relaxed);
         let waits_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
         self.waits_ns.store(waits_ns, Relaxed);
     }
@@ -88,10 +82,8 @@ impl LiveFolder {
     pub(crate) fn snapshot(&self) -> FolderSnapshot {
         let ShownFolder { is_current, spare_bytes, away } = self.shown.lock().clone();
         let buffers = self.disk.get().map(|disk| disk.buffers().into());
-        let waits_since_ns =
-            Some(self.waits_since_ns.load(Relaxed)).filter(|&since_ns| since_ns > 0);
         let waits_ns = self.waits_ns.load(Relaxed);
         let path = self.path.clone();
-        FolderSnapshot { path, is_current, spare_bytes, away, waits_since_ns, waits_ns, buffers }
+        FolderSnapshot { path, is_current, spare_bytes, away, waits_ns, buffers }
     }
 }

@@ -587,7 +587,7 @@ impl Spill {
     }
 
     /// The frames below that number are durable at the node: removes the files that have nothing
-    /// else. Returns what is to be said of files that are kept.
+    /// else. Returns warnings about files that are kept.
     pub(crate) fn remove_below(&mut self, durable: u64) -> Vec<String> {
         let mut warnings = Vec::new();
         let done: Vec<u32> =
@@ -631,7 +631,7 @@ impl Spill {
     }
 
     /// Another takes over what waits: it counts here no more. Frames below that number are durable
-    /// at nodes. Returns what is to be said of frames that nobody can take over.
+    /// at nodes. Returns a warning about frames that nobody can take over, if there are any.
     pub(crate) fn hand_over(mut self, below: u64) -> Option<String> {
         // What was synced can be read nevertheless.
         let _closed = self.close();
@@ -664,8 +664,8 @@ impl Spill {
         })
     }
 
-    /// Everything was forwarded: removes the folder, unless something is kept in it. Returns what
-    /// is to be said of that.
+    /// Everything was forwarded: removes the folder, unless something is kept in it. Returns a
+    /// warning about that.
     ///
     /// # Errors
     /// The system refuses.

@@ -309,8 +309,8 @@ const METRICS: &[Metric] = metrics! {
             out.put(&labels, f64::from(folder.away.is_some()));
         };
     "catchment_target_folder_waits_seconds", "gauge", "target, folder",
-        "For how long writes, a sync or the end of a file in a folder have not completed; 0 if none \
-         is under way.",
+        "For how long writes, a sync or the end of a file in a folder have not completed; 0 if \
+         none is under way.",
         |_, view, out| for (target, folder) in folders(view) {
             let path = folder.path.display().to_string();
             let labels = [("target", &*target.name), ("folder", &*path)];
