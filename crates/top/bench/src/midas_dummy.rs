@@ -88,9 +88,9 @@ struct Sent {
     fragments: u64,
     /// From the first fragment until all were durable.
     bytes_per_second: f64,
-    /// TCP loopback, and direct write: the means of right before and right behind it.
+    /// The means of right before and right behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<[f64; 2]>,
+    limits: Option<Limits>,
     /// Bytes of fragments for each byte in the files.
     ratio: f64,
     /// Core-seconds per gigabyte.
@@ -106,11 +106,11 @@ impl Sent {
 
     /// The same of another rate.
     fn share_of(&self, rate: f64) -> f64 {
-        self.limits.map_or(f64::NAN, |[tcp, write]| rate / tcp.min(write))
+        self.limits.map_or(f64::NAN, |limits| rate / limits.least())
     }
 
-    fn limit(&self, index: usize) -> String {
-        self.limits.map_or_else(String::new, |limits| bytes(limits[index]))
+    fn limit(&self, text: impl Fn(Limits) -> String) -> String {
+        self.limits.map_or_else(String::new, text)
     }
 }
 
@@ -131,7 +131,8 @@ struct Figures {
     /// Of 100 kB, as they are, while a reader follows; and how many frames that saw.
     followed: Sent,
     frames_followed: u64,
-    adc: Vec<Sent>,
+    /// With the ring that a front-end has unless set, and with a large one.
+    adc: Vec<[Sent; 2]>,
     delays: Vec<Delay>,
     sources: Vec<midas_sources::Events>,
 }
@@ -147,9 +148,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         let one = Case { fragment_bytes: size, coding: RAW, ring: RING_BYTES, is_followed: false };
         let rounds = bench.rounds(one, |bench| Ok(send(bench, one)?.0))?;
         raw_unset.push(median(rounds.iter().map(|sent| sent.bytes_per_second)));
-        let one = Case { coding: ColumnCoding::Auto, ring: LARGE_RING_BYTES, ..one };
-        let rounds = bench.rounds(one, |bench| Ok(send(bench, one)?.0))?;
-        adc.push(middle(rounds, |sent| sent.bytes_per_second));
+        let mut compressed = |ring| {
+            let one = Case { coding: ColumnCoding::Auto, ring, ..one };
+            let rounds = bench.rounds(one, |bench| Ok(send(bench, one)?.0))?;
+            anyhow::Ok(middle(rounds, |sent| sent.bytes_per_second))
+        };
+        adc.push([compressed(RING_BYTES)?, compressed(LARGE_RING_BYTES)?]);
     }
     let one = Case { is_followed: true, ..Case::raw(100_000) };
     let rounds = bench.rounds("100 kB, followed", |bench| send(bench, one))?;
@@ -172,15 +176,55 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     Report::new("midas-dummy", bench, sections, &figures)
 }
 
-/// TCP alone, and direct write alone, in bytes per second: for right before and right behind a row,
-/// since both change while a bench runs.
-pub(crate) fn limits(bench: &Bench<'_>) -> anyhow::Result<[f64; 2]> {
-    let tcp = tcp(if bench.quick { 0.1 } else { 2.0 })?;
-    Ok([tcp, direct_write_once(bench, None)?.bytes_per_second])
+/// What the machine can do, in bytes per second.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Limits {
+    pub(crate) tcp: f64,
+    pub(crate) direct_write: f64,
+    /// Both at once, with nothing between them: whoever receives and writes has no more.
+    pub(crate) at_once: [f64; 2],
+}
+
+impl Limits {
+    /// For right before and right behind a row, since they change while a bench runs.
+    pub(crate) fn measure(bench: &Bench<'_>) -> anyhow::Result<Self> {
+        let tcp = tcp(if bench.quick { 0.1 } else { 2.0 })?;
+        let direct_write = direct_write_once(bench, None)?.bytes_per_second;
+        let is_written = AtomicBool::new(false);
+        let at_once = std::thread::scope(|scope| {
+            let sent = scope.spawn(|| tcp_while(|_| !is_written.load(Relaxed)));
+            let written = direct_write_once(bench, None);
+            is_written.store(true, Relaxed);
+            let failed = |_| Err(anyhow::anyhow!("a sender has panicked"));
+            anyhow::Ok([sent.join().unwrap_or_else(failed)?, written?.bytes_per_second])
+        })?;
+        Ok(Self { tcp, direct_write, at_once })
+    }
+
+    pub(crate) fn mean(self, other: Self) -> Self {
+        Self {
+            tcp: f64::midpoint(self.tcp, other.tcp),
+            direct_write: f64::midpoint(self.direct_write, other.direct_write),
+            at_once: [0, 1].map(|one| f64::midpoint(self.at_once[one], other.at_once[one])),
+        }
+    }
+
+    /// The smaller one of those alone.
+    pub(crate) fn least(self) -> f64 {
+        self.tcp.min(self.direct_write)
+    }
+
+    pub(crate) fn at_once_text(self) -> String {
+        self.at_once.map(bytes).join(", ")
+    }
 }
 
 /// Bytes per second from one thread to another through a connection of this machine.
 pub(crate) fn tcp(seconds: f64) -> anyhow::Result<f64> {
+    tcp_while(|elapsed| elapsed < seconds)
+}
+
+fn tcp_while(goes_on: impl Fn(f64) -> bool) -> anyhow::Result<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut sender = TcpStream::connect(listener.local_addr()?)?;
     let (mut receiver, _) = listener.accept()?;
@@ -195,7 +239,7 @@ pub(crate) fn tcp(seconds: f64) -> anyhow::Result<f64> {
             Ok(())
         });
         let (mut block, mut received, begin) = (vec![0; BLOCK_BYTES], 0, Instant::now());
-        while begin.elapsed().as_secs_f64() < seconds {
+        while goes_on(begin.elapsed().as_secs_f64()) {
             received += receiver.read(&mut block)?;
         }
         let rate = received as f64 / begin.elapsed().as_secs_f64();
@@ -314,11 +358,9 @@ fn read_newest(run: &Run, frame: &Followed) -> anyhow::Result<bool> {
 
 /// Fragments as they are, between two measurements of each limit.
 fn send_between(bench: &mut Bench<'_>, fragment_bytes: usize) -> anyhow::Result<Sent> {
-    let before = limits(bench)?;
+    let before = Limits::measure(bench)?;
     let (sent, _) = send(bench, Case::raw(fragment_bytes))?;
-    let behind = limits(bench)?;
-    let limits = Some([0, 1].map(|index| f64::midpoint(before[index], behind[index])));
-    Ok(Sent { limits, ..sent })
+    Ok(Sent { limits: Some(before.mean(Limits::measure(bench)?)), ..sent })
 }
 
 /// Also returns how many frames a reader has seen that followed.
@@ -427,8 +469,9 @@ fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
         &[
             ("fragment", &|(sent, ..)| bytes(sent.fragment_bytes as f64)),
             ("bytes/s", &|(sent, ..)| bytes(sent.bytes_per_second)),
-            ("TCP", &|(sent, ..)| sent.limit(0)),
-            ("direct write", &|(sent, ..)| sent.limit(1)),
+            ("TCP", &|(sent, ..)| sent.limit(|limits| bytes(limits.tcp))),
+            ("direct write", &|(sent, ..)| sent.limit(|limits| bytes(limits.direct_write))),
+            ("at once", &|(sent, ..)| sent.limit(Limits::at_once_text)),
             ("share", &|(sent, ..)| format!("{:.2}", sent.share())),
             ("asked", &|(sent, ..)| {
                 format!("{:.1} {}", asked(sent), met(bench.quick, sent.share() >= asked(sent)))
@@ -443,8 +486,8 @@ fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
     );
     Section::new("A front-end to disk, until durable", table)
         .note(format!(
-            "TCP loopback and direct write alone: the means of right before and right behind each \
-             run. Direct write with a sync each {} ms, before all of them: {}/s.",
+            "TCP loopback and direct write, each alone and both at once with nothing between them: \
+             the means of right before and right behind each run. Direct write with a sync each {} ms, before all of them: {}/s.",
             LINK_SYNC_NS / 1_000_000,
             bytes(figures.synced_write)
         ))
@@ -469,27 +512,32 @@ fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
 
 fn adc_table(bench: &Bench<'_>, figures: &Figures) -> Section {
     // What is asked, where the same fragments go as they are at that rate.
-    let asked = |&(sent, raw): &(&Sent, &Sent)| match raw.bytes_per_second >= ADC_WHERE {
+    let asked = |&([sent, _], raw): &(&[Sent; 2], &f64)| match *raw >= ADC_WHERE {
         true => met(bench.quick, sent.bytes_per_second >= ADC_RATE && sent.ratio >= ADC_RATIO),
         false if bench.quick => String::new(),
         false => "not asked".to_owned(),
     };
     let table = table(
-        figures.adc.iter().zip(&figures.raw),
+        figures.adc.iter().zip(&figures.raw_unset),
         &[
-            ("fragment", &|(sent, _)| bytes(sent.fragment_bytes as f64)),
-            ("bytes/s", &|(sent, _)| bytes(sent.bytes_per_second)),
-            ("ratio", &|(sent, _)| format!("{:.2}", sent.ratio)),
-            ("\"none\"", &|(_, raw)| bytes(raw.bytes_per_second)),
+            ("fragment", &|([sent, _], _)| bytes(sent.fragment_bytes as f64)),
+            ("bytes/s", &|([sent, _], _)| bytes(sent.bytes_per_second)),
+            ("ratio", &|([sent, _], _)| format!("{:.2}", sent.ratio)),
+            ("\"none\"", &|(_, raw)| bytes(**raw)),
             ("0.7 GB/s at 1.66", &asked),
-            ("front-end", &|(sent, _)| format!("{:.2}", sent.front_end)),
-            ("recorder", &|(sent, _)| format!("{:.2}", sent.recorder)),
+            ("front-end", &|([sent, _], _)| format!("{:.2}", sent.front_end)),
+            ("recorder", &|([sent, _], _)| format!("{:.2}", sent.recorder)),
+            ("256 MiB", &|([_, sent], _)| {
+                format!("{} at {:.2}", bytes(sent.bytes_per_second), sent.ratio)
+            }),
         ],
     );
     Section::new("ADC samples, codec \"auto\"", table).note(format!(
-        "MIDAS LZ4: 0.15 to 0.23 GB/s at 1.66 (a ring of {} MiB). Asked where \"none\" reaches \
-         1.2 GB/s.",
-        LARGE_RING_BYTES >> 20
+        "With the ring that a front-end has unless set, {} MiB. MIDAS LZ4: 0.15 to 0.23 GB/s at \
+         1.66. Asked where \"none\" reaches 1.2 GB/s. 256 MiB: bytes/s and ratio with a ring of \
+         that size, behind which so much waits that the recorder compresses little rather than \
+         hold the front-end up.",
+        RING_BYTES >> 20
     ))
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::control_node::own_seconds;
-use crate::midas_dummy::limits;
+use crate::midas_dummy::Limits;
 use crate::report::{Report, Section, bytes, met, percent, table};
 use crate::search::{median, middle};
 use crate::store_node::{Counts, Node, Phase};
@@ -60,8 +60,9 @@ struct Stored {
     case: Case,
     /// From the first frame until all files were closed and durable.
     bytes_per_second: f64,
-    tcp: f64,
-    direct_write: f64,
+    /// The means of right before and right behind it.
+    #[serde(flatten)]
+    limits: Limits,
     take: Phase,
     write: Phase,
     sync: Phase,
@@ -74,7 +75,7 @@ struct Stored {
 
 impl Stored {
     fn share(&self) -> f64 {
-        self.bytes_per_second / self.tcp.min(self.direct_write)
+        self.bytes_per_second / self.limits.least()
     }
 }
 
@@ -134,7 +135,7 @@ fn payloads() -> Vec<Arc<[u8]>> {
 }
 
 fn record(bench: &mut Bench<'_>, case: Case, payloads: &[Arc<[u8]>]) -> anyhow::Result<Stored> {
-    let before = limits(bench)?;
+    let before = Limits::measure(bench)?;
     let (memory_bytes, preallocate_bytes) =
         if bench.quick { (128 << 20, 16 << 20) } else { (1 << 30, 1 << 30) };
     let start = if case.tls { Node::start_tls } else { Node::start };
@@ -159,8 +160,7 @@ fn record(bench: &mut Bench<'_>, case: Case, payloads: &[Arc<[u8]>]) -> anyhow::
     let counts = node.end()?;
     check(bench, &node, &counts, (&names, frames))?;
     drop(node);
-    let behind = limits(bench)?;
-    let [tcp, direct_write] = [0, 1].map(|index| f64::midpoint(before[index], behind[index]));
+    let limits = before.mean(Limits::measure(bench)?);
     let gb = (case.streams * frames * FRAME_BYTES as u64) as f64 / 1e9;
     let [sender, of_node] = [0, 1].map(|index| (cpu_behind[index] - cpu_before[index]) / gb);
     let sum = |of: fn(&crate::store_node::OfStream) -> Phase| {
@@ -172,8 +172,7 @@ fn record(bench: &mut Bench<'_>, case: Case, payloads: &[Arc<[u8]>]) -> anyhow::
     Ok(Stored {
         case,
         bytes_per_second: gb * 1e9 / seconds,
-        tcp,
-        direct_write,
+        limits,
         take,
         write,
         sync: sum(|one| one.sync),
@@ -244,8 +243,9 @@ fn stored_table(bench: &Bench<'_>, figures: &Figures, left_out: &[String]) -> Se
             ("file", &|one| bytes(one.case.file_bytes as f64)),
             ("streams", &|one| one.case.name()),
             ("bytes/s", &|one| bytes(one.bytes_per_second)),
-            ("TCP", &|one| bytes(one.tcp)),
-            ("direct write", &|one| bytes(one.direct_write)),
+            ("TCP", &|one| bytes(one.limits.tcp)),
+            ("direct write", &|one| bytes(one.limits.direct_write)),
+            ("at once", &|one| one.limits.at_once_text()),
             ("share", &|one| format!("{:.2}", one.share())),
             (">= 0.85", &|one| match one.case.tls {
                 true => "-".to_owned(),
@@ -270,8 +270,8 @@ fn stored_table(bench: &Bench<'_>, figures: &Figures, left_out: &[String]) -> Se
         ))
         .note(
             "TCP (one thread to another, 256 KiB writes) and direct write (4 MiB, preallocated) \
-             alone: the means of right before and right behind each recording. Share: of the \
-             smaller one.",
+             alone, and both at once with nothing between them: the means of right before and right \
+             behind each recording. Share: of the smaller one alone.",
         )
         .note(
             "Mean / longest time of a frame: take, from its first message to its last; write, from \
