@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::front_ends::LONG;
 use crate::life::Node;
-use crate::support::catchment;
+use crate::support::{catchment, free};
 
 /// A node that begins nothing by itself, with one source of front-ends.
 fn configuration(source: &str, address: SocketAddr) -> String {
@@ -51,11 +51,6 @@ preallocate_bytes = "1 MiB"
 address = "{address}"
 {sources}"#
     )
-}
-
-/// An address that is free, for the moment.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn device(node: &Node, name: &str) -> Value {
@@ -234,8 +229,8 @@ fn a_front_end_that_dies_between_runs_is_an_alarm_by_name() {
 #[test]
 fn a_port_that_another_program_has_is_an_alarm_and_is_tried_again() {
     let folder = tempfile::tempdir().unwrap();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
+    let address = free();
+    let taken = TcpListener::bind(address).unwrap();
     let node = Node::start(folder.path(), &configuration("dummy-0", address), &[]);
     node.ctl(&["configure"]);
     let text = format!("The node does not listen for front-ends at {address}: ");
