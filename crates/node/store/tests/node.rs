@@ -384,8 +384,8 @@ fn a_stream_that_goes_on_in_its_file_does_not_wait_though_no_other_can_be_made()
         control.refuse_opens(Some(libc::EACCES));
         allowed.store(2_000, Relaxed);
         all_durable(2_000);
-        let folders = node.snapshot().folders;
-        assert!(folders[0].fault.is_some() && folders[0].failures == 1, "{folders:?}");
+        wait_while(|| node.snapshot().folders[0].fault.is_none());
+        assert_eq!(node.snapshot().folders[0].failures, 1);
         control.refuse_opens(None);
         // It is tried again for the next frame.
         wait_while(|| {

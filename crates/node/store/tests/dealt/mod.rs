@@ -89,7 +89,7 @@ fn a_node_that_ends_is_left_out_and_takes_part_again_when_it_is_back() {
             // What it had not acknowledged is durable elsewhere.
             allowed.store(begin + 4_000, Relaxed);
             wait_durable(&front_end, begin + 4_000);
-            assert!(shares(&recorder)[1].away.is_some());
+            wait_while(|| shares(&recorder)[1].away.is_none());
             two = Some(start(folder.path(), NODES[1], addresses[1]));
         }
     });
