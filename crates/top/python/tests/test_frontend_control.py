@@ -19,6 +19,7 @@ CONFIG = """
 listen = "127.0.0.1:0"
 start = "manual"
 requests_per_second = 1000000
+drain = "1 h"
 [memory]
 budget = "512 MiB"
 [write]
