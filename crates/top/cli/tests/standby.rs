@@ -219,7 +219,7 @@ fn a_front_end_that_dies_between_runs_is_an_alarm_by_name() {
     child.wait().unwrap();
     let text = "Front-end dummy-0 has gone away";
     until_alarm(&node, text, true);
-    assert_eq!(device(&node, "dummy-0")["state"], "safe");
+    until_device(&node, "dummy-0", |one| one["state"] == "safe");
     let mut child = dummy(folder.path(), address);
     until_alarm(&node, text, false);
     child.kill().unwrap();
@@ -306,7 +306,7 @@ fn what_a_front_end_held_of_a_run_that_had_ended_is_an_alarm_and_a_remark_of_tha
     until_alarm(&node, "Front-end camera held 7 items of a run that had ended", true);
     let remark = "camera held 7 items when it ended: they are not in it";
     wait_while(|| !node.ctl(&["run", "1"])["remarks"].to_string().contains(remark));
-    assert_eq!(device(&node, "camera")["properties"]["held_at_run_end"], 7);
+    until_device(&node, "camera", |one| one["properties"]["held_at_run_end"] == 7);
     // It is a thing of the past once another run is armed.
     assert_eq!(node.ctl(&["start"])["status"], "done");
     until_alarm(&node, "Front-end camera held", false);
