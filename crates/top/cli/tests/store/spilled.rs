@@ -44,6 +44,7 @@ fn both_nodes_are_killed_under_load_and_everything_is_there_when_one_is_back() {
     let (text, url) = text(nodes);
     let recorder = Node::start(folder.path(), &text, &[]);
     let front_end = front_end(&url);
+    recorder.until(|state| [0, 1].iter().all(|&node| is_connected(state, node)));
     send_these(&front_end, 0..3_000, |_| {
         recorder.until(|state| durable(state).iter().all(|&frames| frames > 0));
         stores.iter_mut().for_each(Store::kill);
@@ -98,6 +99,8 @@ fn what_a_killed_recorder_has_spilled_for_two_nodes_is_forwarded_by_the_next_one
     let mut stores = [0, 1].map(|index| Store::start(&folders[index], nodes[index]));
     let first = Node::start(folder.path(), &text, &[]);
     let front_end = front_end(&url);
+    // Or one of them could have all.
+    first.until(|state| [0, 1].iter().all(|&node| is_connected(state, node)));
     send_these(&front_end, 0..3_000, |_| {});
     first.until(|state| durable(state).iter().all(|&frames| frames > 0));
     stores.iter_mut().for_each(Store::kill);
