@@ -83,13 +83,14 @@ impl Node {
     }
 
     /// Looks until something is so.
+    #[track_caller]
     pub(crate) fn until(&self, reached: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let state = self.ctl(&["state"]);
-            if reached(&state) {
-                return state;
-            }
-        }
+        let mut state = Value::Null;
+        wait_while(|| {
+            state = self.ctl(&["state"]);
+            !reached(&state)
+        });
+        state
     }
 
     /// The value of a metric.

@@ -61,24 +61,24 @@ fn device(node: &Node, name: &str) -> Value {
 }
 
 /// Waits until a device of a front-end is so.
+#[track_caller]
 fn until_device(node: &Node, name: &str, reached: impl Fn(&Value) -> bool) -> Value {
-    loop {
-        let device = device(node, name);
-        if reached(&device) {
-            return device;
-        }
-    }
+    let mut found = Value::Null;
+    wait_while(|| {
+        found = device(node, name);
+        !reached(&found)
+    });
+    found
 }
 
+#[track_caller]
 fn until_alarm(node: &Node, text: &str, is_raised: bool) {
-    loop {
+    wait_while(|| {
         let alarms = node.ctl(&["alarms"]);
         let mut alarms = alarms["alarms"].as_array().unwrap().iter();
         let is_this = |alarm: &&Value| alarm["text"].as_str().unwrap().starts_with(text);
-        if alarms.any(|alarm| is_this(&alarm) && alarm["ended"].is_null()) == is_raised {
-            return;
-        }
-    }
+        alarms.any(|alarm| is_this(&alarm) && alarm["ended"].is_null()) != is_raised
+    });
 }
 
 fn keys(folder: &Path) -> Vec<u64> {
