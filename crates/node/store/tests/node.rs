@@ -6,6 +6,7 @@ mod dealt;
 mod generations;
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -232,6 +233,19 @@ fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
+/// An address that is free, of those that the system gives to no connection and to no other test:
+/// of a node that comes, or comes back, while others listen and connect.
+fn free() -> SocketAddr {
+    const PORTS: std::ops::Range<u16> = 21_000..32_000;
+    let random = || std::hash::RandomState::new().build_hasher().finish();
+    let address = || {
+        let port = PORTS.start + (random() % PORTS.len() as u64) as u16;
+        let listener = TcpListener::bind(("127.0.0.1", port)).ok()?;
+        listener.local_addr().ok()
+    };
+    std::iter::repeat_with(address).take(1_000).flatten().next().expect("a port")
+}
+
 #[test]
 fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -293,7 +307,7 @@ fn a_frame_that_is_changed_on_its_way_is_refused_counted_and_sent_again() {
 #[test]
 fn a_node_that_ends_and_is_started_again_goes_on_in_the_same_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let node = Node::start(store_config(folder.path(), free())).unwrap();
     let address = node.address();
     let mut node = Some(node);
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(address)]);

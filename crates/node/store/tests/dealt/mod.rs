@@ -74,7 +74,7 @@ fn frames_are_shared_by_two_nodes_and_read_as_one_run() {
 #[test]
 fn a_node_that_ends_is_left_out_and_takes_part_again_when_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
-    let [one, two] = NODES.map(|name| start(folder.path(), name, any()));
+    let [one, two] = NODES.map(|name| start(folder.path(), name, free()));
     let addresses = [one.address(), two.address()];
     let (recorder, front_end) = recorder(folder.path(), vec![shared(&addresses)]);
     let mut two = Some(two);
@@ -165,7 +165,7 @@ fn a_run_ends_without_a_node_that_is_gone_and_nothing_of_it_is_missing() {
 #[test]
 fn a_node_that_refuses_the_run_leaves_it_to_the_others() {
     let folder = tempfile::tempdir().unwrap();
-    let [one, two] = NODES.map(|name| start(folder.path(), name, any()));
+    let [one, two] = NODES.map(|name| start(folder.path(), name, free()));
     let addresses = [one.address(), two.address()];
     let (recorder, front_end) = recorder(folder.path(), vec![shared(&addresses)]);
     let mut two = Some(two);

@@ -23,7 +23,7 @@ fn is_empty(folder: &Path) -> bool {
 #[test]
 fn a_run_whose_nodes_come_and_go_together_is_whole_at_both() {
     let folder = tempfile::tempdir().unwrap();
-    let nodes = NODES.map(|name| start(folder.path(), name, any()));
+    let nodes = NODES.map(|name| start(folder.path(), name, free()));
     let addresses = nodes.each_ref().map(Node::address);
     let (recorder, front_end) = recorder(folder.path(), vec![spilling(&addresses, folder.path())]);
     let mut nodes = nodes.map(Some);
@@ -61,7 +61,7 @@ fn a_run_whose_nodes_come_and_go_together_is_whole_at_both() {
 #[test]
 fn a_run_that_ends_without_its_nodes_is_forwarded_to_those_that_are_there_later() {
     let folder = tempfile::tempdir().unwrap();
-    let nodes = NODES.map(|name| start(folder.path(), name, any()));
+    let nodes = NODES.map(|name| start(folder.path(), name, free()));
     let addresses = nodes.each_ref().map(Node::address);
     let target = spilling(&addresses, folder.path());
     let (recorder, front_end) = recorder(folder.path(), vec![target.clone()]);
