@@ -118,8 +118,10 @@ impl Node {
     /// that is not permitted.
     fn hang(&self, name: &str) -> Option<Hung> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let named =
-            |path: &Path| std::fs::read_to_string(path.join("comm")).unwrap().trim() == name;
+        // Another thread may end meanwhile.
+        let named = |path: &Path| {
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name)
+        };
         let path = tasks.map(|task| task.unwrap().path()).find(|path| named(path)).unwrap();
         let thread: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
         let none = std::ptr::null_mut::<libc::c_void>();
