@@ -234,7 +234,7 @@ fn any() -> SocketAddr {
 }
 
 /// An address that is free, of those that the system gives to no connection and to no other test:
-/// of a node that comes, or comes back, while others listen and connect.
+/// of a node that comes, comes back or never comes, while others listen and connect.
 fn free() -> SocketAddr {
     const PORTS: std::ops::Range<u16> = 21_000..32_000;
     let random = || std::hash::RandomState::new().build_hasher().finish();
@@ -510,7 +510,7 @@ fn a_folder_in_which_nothing_can_be_ended_is_left_as_it_is() {
 #[test]
 fn a_best_effort_node_that_is_not_there_costs_the_others_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free();
     let here = TargetConfig::folder("here", folder.path().join("runs"));
     let node = TargetConfig { required: false, ..node_target(free) };
     let (recorder, front_end) = recorder(folder.path(), vec![here, node]);

@@ -205,7 +205,7 @@ impl Test {
 }
 
 /// An address that is free, of those that the system gives to no socket of other tests: for a port
-/// that is opened again.
+/// that is opened again, or where nobody is to be.
 pub fn free() -> SocketAddr {
     const PORTS: std::ops::Range<u16> = 21_000..32_000;
     let random = || std::hash::RandomState::new().build_hasher().finish();
