@@ -35,6 +35,8 @@ fn send(recorder: &Recorder, sockets: &[UdpSocket], events: std::ops::Range<u32>
 fn quick(folder: &std::path::Path) -> RecorderConfig {
     let mut config = config(folder, 2);
     config.frame.time_ns = 1_000_000;
+    // No event is given up while a busy machine keeps the sender between two datagrams.
+    config.build.timeout_ns = 3_600_000_000_000;
     config
 }
 
@@ -134,8 +136,6 @@ fn runs_begin_and_end_between_two_events_while_sources_go_on_sending() {
         for (source, address) in config.sources.iter_mut().zip(support::free(3)) {
             source.address = address;
         }
-        // No event is given up while a busy machine keeps the sender between two datagrams.
-        config.build.timeout_ns = 3_600_000_000_000;
         let mut recorder = Recorder::start_paused(config.clone()).unwrap();
         let addresses = recorder.addresses().to_vec();
         let stop = Stop(&stop);
