@@ -468,6 +468,7 @@ command = ["sh", "-c", "cat > alarm.new && mv alarm.new alarm.json"]
 [[actions]]
 name = "hook"
 webhook = "http://{hook}/hook"
+timeout = "10 min"
 [[actions]]
 name = "broken"
 command = ["false"]
