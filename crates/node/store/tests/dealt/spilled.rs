@@ -77,7 +77,8 @@ fn a_run_that_ends_without_its_nodes_is_forwarded_to_those_that_are_there_later(
     let summary = end(recorder, front_end, 6_000);
     assert_eq!(summary.last.state, State::Stopped);
     let spill = summary.last.targets[0].spill.expect("it has one");
-    assert!(spill.frames_spilled > 0 && spill.frames_forwarded == 0, "{spill:?}");
+    // While they were there, a slow one may have had some by way of the spill.
+    assert!(spill.frames_spilled > spill.frames_forwarded, "{spill:?}");
     // What is forwarded in part, and left, is gone on with.
     let one = start(folder.path(), NODES[0], addresses[0]);
     let first = forwarding(&target);

@@ -53,7 +53,8 @@ fn both_nodes_are_killed_under_load_and_everything_is_there_when_one_is_back() {
     send_these(&front_end, 3_000..4_000, |_| {});
     wait_durable(&front_end, 4_000);
     let state = recorder.until(|state| spilled(state, "frames_waiting") > 0);
-    assert_eq!(spilled(&state, "frames_forwarded"), 0);
+    // Before the nodes were killed, a slow one may have had some by way of the spill.
+    assert!(spilled(&state, "frames_forwarded") < spilled(&state, "frames_spilled"));
     let before = durable(&state);
     let mut one = Store::start(&folders[0], nodes[0]);
     send_these(&front_end, 4_000..6_000, |_| {});
