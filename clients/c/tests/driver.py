@@ -21,10 +21,11 @@ class Driver:
         buffer = int(options.get("buffer", 64 << 20))
         longest = int(options.get("bytes_max", min(1 << 20, buffer // 2 // len(names))))
         marks = options.get("flags") == "2"
+        wait = int(options.get("connect_ms", 10_000)) / 1000
         self.next_key = [0] * len(names)
         if options.get("channels") == "1":
             self.link: frontend.Frontend | frontend.ChannelLink = frontend.channels(
-                url, name, buffer=buffer, certificate=options.get("certificate")
+                url, name, buffer=buffer, certificate=options.get("certificate"), wait=wait
             )
             self.sources: list[frontend.SourceLink] = []
             return
@@ -39,7 +40,7 @@ class Driver:
             release="taken" if options.get("release") == "2" else "durable",
             token=options.get("token", ""),
             certificate=options.get("certificate"),
-            wait=int(options.get("connect_ms", 10_000)) / 1000,
+            wait=wait,
         )
         self.sources = self.link.sources
 

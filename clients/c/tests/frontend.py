@@ -16,6 +16,8 @@ CLIENT = HERE.parent
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1", "-g"]
 NO_KEY = 2**64 - 1
+# No machine is so slow: what takes as long as this does not come.
+LONG_MS = 600_000
 
 
 def compiled(
@@ -48,7 +50,7 @@ class FrontEnd:
     """A front-end of its own process, which answers each line by one."""
 
     def __init__(self, program: Path, url: str, **options: object) -> None:
-        given = [f"{key}={value}" for key, value in options.items()]
+        given = [f"{key}={value}" for key, value in {"connect_ms": LONG_MS, **options}.items()]
         by = [sys.executable] if program.suffix == ".py" else []
         self.process = subprocess.Popen(
             [*by, program, url, "camera", *given],
@@ -92,12 +94,27 @@ class FrontEnd:
         assert answer["result"] == 0, answer
         return self
 
-    def close(self, wait_ms: int = 60_000) -> int:
+    def close(self, wait_ms: int = LONG_MS) -> int:
         """Closes, and returns what was not confirmed; the process has ended in order."""
         unconfirmed: int = self.do(f"close {wait_ms}")["unconfirmed"]
         _, errors = self.process.communicate()
         assert (self.process.returncode, errors) == (0, ""), errors
         return unconfirmed
+
+
+def error_of(program: Path, url: str, **options: object) -> str:
+    """Why a front-end was not connected, which tries again and again.
+
+    It has more and more time, until one try has come to its end.
+    """
+    connect_ms, error = 200, "no answer"
+    while "no answer" in error:
+        with FrontEnd(program, url, connect_ms=connect_ms, **options) as camera:
+            answer = camera.answer()
+            assert answer["result"] < 0
+            error = answer["error"]
+        connect_ms *= 2
+    return error
 
 
 def payload(source: int, key: int, size: int) -> bytes:

@@ -98,7 +98,8 @@ def test_each_command_can_be_worked_at_and_answered_later(driver: Path, kind: in
     with commanded(driver, later=kind) as to:
         number = to.give(kind)
         times = 2 if kind == PREPARE else 1  # again each second
-        to.recorder.wait(lambda: to.answers(number) == [(WORKING, "")] * times)
+        to.recorder.wait(lambda: len(to.answers(number)) >= times)
+        assert set(to.answers(number)) == {(WORKING, "")}
         marks = [BEGIN] if kind == START else []
         to.recorder.wait_taken(2 * len(marks))
         assert to.marks() == marks
@@ -145,7 +146,8 @@ def test_a_command_waits_for_a_callback_that_goes_on_behind_its_answer(driver: P
     with commanded(driver, long=PREPARE, early=PREPARE) as to:
         assert to.obey(PREPARE) == (AGREED, "")
         number = to.give(START)
-        to.recorder.wait(lambda: to.answers(number) == [(WORKING, "")] * 2)  # each second
+        to.recorder.wait(lambda: len(to.answers(number)) >= 2)  # each second
+        assert set(to.answers(number)) == {(WORKING, "")}
         assert to.called() == ["1 42"]
         assert to.camera.do("over")["result"] == 0
         to.recorder.wait(lambda: (DONE, "") in to.answers(number))

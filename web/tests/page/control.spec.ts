@@ -127,6 +127,8 @@ test("the focus stays with run control when the button that was pressed goes", a
 test("what was done is told over the page and goes, a failure stays", async ({ page }) => {
   await page.clock.install();
   await open(page, "idle");
+  // Letters that come late are another matter.
+  await page.evaluate(() => document.fonts.ready);
   const tiles = page.locator(".tiles");
   const before = (await tiles.boundingBox())?.y;
   await page.getByRole("button", { name: "Configure" }).click();

@@ -56,6 +56,7 @@ test("the text of an alarm has the width of its card", async ({ page }) => {
 test("a fault of emulated data leaves the headline where it is", async ({ page }) => {
   await open(page, "emulated-full");
   await expect(page.locator(".verdict .emulated")).toBeVisible();
+  await page.evaluate(() => document.fonts.ready);
   const verdict = await page.locator(".verdict").boundingBox();
   const sign = await page.locator(".verdict-sign").boundingBox();
   const title = await page.locator(".verdict h1").boundingBox();

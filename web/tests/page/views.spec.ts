@@ -236,6 +236,7 @@ for (const view of ["overview", "sources", "runs", "alarms", "logs", "devices"])
     await page.setViewportSize({ width: 390, height: 844 });
     await open(page, "loss", `#/${view}`);
     await expect(page.locator(".panel").first()).toBeVisible();
+    await page.evaluate(() => document.fonts.ready);
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     expect(width).toBeLessThanOrEqual(390);
     const bottom = await page.locator(".verdict h1").evaluate((title) => title.getBoundingClientRect().bottom);

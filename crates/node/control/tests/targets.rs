@@ -1,7 +1,7 @@
 //! Several targets: what the API, the metrics and the alarms say of each.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use catchment_net::{SharedTokens, Tokens};
 use catchment_recorder::{NodeConfig, Place, SpillConfig, TargetConfig};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Test, settings};
+use crate::support::{Client, Test, free, settings};
 
 fn best_effort(target: TargetConfig) -> TargetConfig {
     TargetConfig { required: false, ..target }
@@ -23,7 +23,7 @@ fn count(target: &Value, entry: &str) -> u64 {
 /// A node with a folder, and with a spill for a storage node that is not there.
 fn spilling() -> (Test, SocketAddr) {
     // Nobody listens there.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free();
     let test = Test::with(settings(), |fixed| {
         let spill = SpillConfig { folder: fixed.folder.join("spill"), bytes_max: 1 << 30 };
         let node = TargetConfig { spill: Some(spill), ..node(address) };
@@ -268,7 +268,7 @@ fn has_lost_all(client: &Client, why: &str) {
 
 #[test]
 fn a_required_node_that_is_gone_is_an_alarm_and_the_verdict_is_not_good() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free();
     let test = Test::with(settings(), |fixed| {
         fixed.targets = vec![TargetConfig::folder("here", fixed.folder.clone()), node(free)];
     });

@@ -11,6 +11,11 @@ fn buffers_are_looked_at_from_outside_until_the_run_has_ended() {
     config.links = support::links::config(folder.path()).links;
     config.frame.duration_ns = 4_000_000_000;
     config.receive.threads = 2;
+    let addresses = support::free(4);
+    for (source, address) in config.sources.iter_mut().zip(&addresses) {
+        source.address = *address;
+    }
+    config.links[0].address = addresses[3];
     let recorder = Recorder::start(config.clone()).unwrap();
     let observer = recorder.observer();
     let packet = packet(1, catchment_wire::hadtu::ByteOrder::Big, &[(1, &[1, 2, 3])]);
@@ -18,10 +23,6 @@ fn buffers_are_looked_at_from_outside_until_the_run_has_ended() {
     let fills = observer.socket_fills();
     assert_eq!(fills.len(), 4);
     assert!(fills.iter().flatten().all(|fill| (0.0..=1.0).contains(fill)), "{fills:?}");
-    for (source, address) in config.sources.iter_mut().zip(recorder.addresses()) {
-        source.address = *address;
-    }
-    config.links[0].address = recorder.addresses()[3];
     // Somebody who never stops looking keeps no port from the next run.
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -46,7 +46,7 @@ pub(crate) fn content(source: usize, key: u64) -> Vec<u8> {
 fn front_end(address: SocketAddr) -> Frontend {
     let builder = Frontend::builder(&format!("catchment+tcp://{address}"), "detector");
     let builder = SOURCES.iter().fold(builder.buffer(12 << 20), |it, name| it.source(name));
-    builder.fragment_bytes_max(1 << 20).connect().expect("the recorder is there")
+    builder.fragment_bytes_max(1 << 20).wait(LONG).connect().expect("the recorder is there")
 }
 
 /// Sends the fragments of these keys from a thread for each source.
@@ -187,7 +187,7 @@ fn what_is_released_when_it_is_taken_is_recorded_too() {
     let address = recorder.addresses()[0];
     let builder = Frontend::builder(&format!("catchment+tcp://{address}"), "detector");
     let builder = SOURCES.iter().fold(builder.release(Release::Taken), |it, name| it.source(name));
-    let front_end = builder.connect().unwrap();
+    let front_end = builder.wait(LONG).connect().unwrap();
     send(&front_end, 1..400);
     assert_eq!(front_end.close(LONG), Closed::default());
     end(recorder, 1..400);

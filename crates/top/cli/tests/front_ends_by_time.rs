@@ -1,7 +1,7 @@
 //! Front-ends whose keys are times, beside a board with a clock: events of what they send.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use catchment_fixtures::wait_while;
@@ -11,7 +11,7 @@ use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::by_time::{Boards, config};
 use crate::front_ends::{LONG, Wire};
-use crate::support::{free_ports, interrupt, only_run, started};
+use crate::support::{free, free_ports, interrupt, only_run, started};
 
 /// Nanoseconds between events, and where the first one is.
 const APART: u64 = 1_000_000;
@@ -19,7 +19,7 @@ const FIRST: u64 = 1_000_000 * APART;
 
 /// Front-ends, with more of their sources' tables, and a board, whose number comes behind theirs.
 fn configure(folder: &Path, front_ends: &[(&str, &str)]) -> (String, u16, SocketAddr) {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free();
     let source = |(name, more): &(&str, &str)| {
         format!("[[sources]]\nname = \"{name}\"\nvia = \"link\"\n{more}\n")
     };
@@ -200,7 +200,8 @@ fn a_front_end_of_numbers_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let (config, _, address) = configure(folder.path(), &[("counter", "")]);
     let (child, _lines) = started(folder.path(), &["run", &config], "Recording");
-    let refused = Frontend::builder(&format!("catchment+tcp://{address}"), "counter").connect();
+    let counter = Frontend::builder(&format!("catchment+tcp://{address}"), "counter");
+    let refused = counter.wait(LONG).connect();
     let text = refused.expect_err("it counts").to_string();
     assert!(text.contains("source \"counter\": expected keys that are times of 64 bits"), "{text}");
     interrupt(child);

@@ -38,6 +38,7 @@ fn send(recorder: &Recorder) {
         .source_of(Sent { is_reference: true, ..of("trigger") })
         .source("left")
         .source_of(Sent { groups: 1 << 1, ..of("right") })
+        .wait(LONG)
         .connect()
         .expect("the recorder is there");
     let [trigger, left, right] = front_end.sources() else { panic!("three sources") };

@@ -83,13 +83,14 @@ impl Node {
     }
 
     /// Looks until something is so.
+    #[track_caller]
     pub(crate) fn until(&self, reached: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let state = self.ctl(&["state"]);
-            if reached(&state) {
-                return state;
-            }
-        }
+        let mut state = Value::Null;
+        wait_while(|| {
+            state = self.ctl(&["state"]);
+            !reached(&state)
+        });
+        state
     }
 
     /// The value of a metric.
@@ -117,8 +118,10 @@ impl Node {
     /// that is not permitted.
     fn hang(&self, name: &str) -> Option<Hung> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let named =
-            |path: &Path| std::fs::read_to_string(path.join("comm")).unwrap().trim() == name;
+        // Another thread may end meanwhile.
+        let named = |path: &Path| {
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name)
+        };
         let path = tasks.map(|task| task.unwrap().path()).find(|path| named(path)).unwrap();
         let thread: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
         let none = std::ptr::null_mut::<libc::c_void>();
@@ -191,8 +194,12 @@ fn a_second_sigterm_ends_the_program_at_once_and_the_run_was_interrupted() {
     let node = Node::recording(folder, EMULATED);
     let Some(hung) = node.hang("write") else { return };
     node.signal(libc::SIGTERM);
-    let state = node.until(|state| state["under_way"]["command"] == "shutdown");
-    assert_eq!(state["under_way"]["waiting_for"], serde_json::json!(["node/recorder"]));
+    // The emulator has ended by then.
+    node.until(|state| {
+        let waiting_for = serde_json::json!(["node/recorder"]);
+        let under_way = &state["under_way"];
+        under_way["command"] == "shutdown" && under_way["waiting_for"] == waiting_for
+    });
     node.signal(libc::SIGTERM);
     assert!(!libc::WIFSTOPPED(hung.wait()));
     assert_eq!(node.ended().code(), Some(128 + libc::SIGTERM));
@@ -461,6 +468,7 @@ command = ["sh", "-c", "cat > alarm.new && mv alarm.new alarm.json"]
 [[actions]]
 name = "hook"
 webhook = "http://{hook}/hook"
+timeout = "10 min"
 [[actions]]
 name = "broken"
 command = ["false"]

@@ -1,7 +1,6 @@
 //! Channels over sessions with the real binary: what is sent is read back, also from a recorder
 //! that was killed and goes on with its run.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use catchment_storage::{Run, Select, Verdict, audit, verify};
 use catchment_wire::link::{EntryHeader, Header, Kind, PacketEncoder};
 
 use crate::links::{LABORATORY, count, end, laboratory, parts, total};
-use crate::support::{example, json, only_run, started};
+use crate::support::{example, free, json, only_run, started};
 
 const LONG: Duration = Duration::from_secs(600);
 const SLICE_NS: u64 = 10_000_000;
@@ -26,7 +25,7 @@ const SLICES: u64 = 250;
 
 /// Writes a configuration whose link comes over a session; its port is nobody's.
 fn write(folder: &Path, text: &str, address: &str) -> String {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = free();
     let written = format!("{free}\"\ntransport = \"session");
     assert_eq!(text.matches(address).count(), 1);
     std::fs::write(folder.join("links.toml"), text.replace(address, &written)).unwrap();

@@ -14,7 +14,7 @@ use crate::front_ends::LONG;
 fn front_end(address: SocketAddr, name: &str, key_kind: KeyKind) -> Result<Frontend, Error> {
     let source = OfSource { key_kind, ..OfSource::default() };
     let builder = Frontend::builder(&format!("catchment+tcp://{address}"), name);
-    builder.source_of(source).connect()
+    builder.source_of(source).wait(LONG).connect()
 }
 
 /// Of these front-ends; an event has so many fragments of each.

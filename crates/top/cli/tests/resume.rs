@@ -12,7 +12,7 @@ use catchment_model::{Entry, Ledger};
 use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::support::{interrupt, json, only_run, started, stderr};
+use crate::support::{free, interrupt, json, only_run, started, stderr};
 
 /// Kills of a recorder, and keys between them.
 const KILLS: u64 = 5;
@@ -20,8 +20,8 @@ const KEYS: u64 = 1_000;
 
 /// A configuration with three sources of one front-end, and its address.
 fn configure(folder: &Path, rule: &str, more: &str) -> String {
-    // Freed at once, for each of the recorders in turn.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nobody else is given it while none of the recorders in turn has it.
+    let address = free();
     let sources =
         SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
     let text = format!(

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::front_ends::LONG;
 use crate::life::Node;
-use crate::support::catchment;
+use crate::support::{catchment, free};
 
 /// A node that begins nothing by itself, with one source of front-ends.
 fn configuration(source: &str, address: SocketAddr) -> String {
@@ -53,11 +53,6 @@ address = "{address}"
     )
 }
 
-/// An address that is free, for the moment.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 fn device(node: &Node, name: &str) -> Value {
     let devices = node.ctl(&["devices"]);
     let path = format!("node/front_ends/{name}");
@@ -66,24 +61,24 @@ fn device(node: &Node, name: &str) -> Value {
 }
 
 /// Waits until a device of a front-end is so.
+#[track_caller]
 fn until_device(node: &Node, name: &str, reached: impl Fn(&Value) -> bool) -> Value {
-    loop {
-        let device = device(node, name);
-        if reached(&device) {
-            return device;
-        }
-    }
+    let mut found = Value::Null;
+    wait_while(|| {
+        found = device(node, name);
+        !reached(&found)
+    });
+    found
 }
 
+#[track_caller]
 fn until_alarm(node: &Node, text: &str, is_raised: bool) {
-    loop {
+    wait_while(|| {
         let alarms = node.ctl(&["alarms"]);
         let mut alarms = alarms["alarms"].as_array().unwrap().iter();
         let is_this = |alarm: &&Value| alarm["text"].as_str().unwrap().starts_with(text);
-        if alarms.any(|alarm| is_this(&alarm) && alarm["ended"].is_null()) == is_raised {
-            return;
-        }
-    }
+        alarms.any(|alarm| is_this(&alarm) && alarm["ended"].is_null()) != is_raised
+    });
 }
 
 fn keys(folder: &Path) -> Vec<u64> {
@@ -224,7 +219,7 @@ fn a_front_end_that_dies_between_runs_is_an_alarm_by_name() {
     child.wait().unwrap();
     let text = "Front-end dummy-0 has gone away";
     until_alarm(&node, text, true);
-    assert_eq!(device(&node, "dummy-0")["state"], "safe");
+    until_device(&node, "dummy-0", |one| one["state"] == "safe");
     let mut child = dummy(folder.path(), address);
     until_alarm(&node, text, false);
     child.kill().unwrap();
@@ -234,8 +229,8 @@ fn a_front_end_that_dies_between_runs_is_an_alarm_by_name() {
 #[test]
 fn a_port_that_another_program_has_is_an_alarm_and_is_tried_again() {
     let folder = tempfile::tempdir().unwrap();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
+    let address = free();
+    let taken = TcpListener::bind(address).unwrap();
     let node = Node::start(folder.path(), &configuration("dummy-0", address), &[]);
     node.ctl(&["configure"]);
     let text = format!("The node does not listen for front-ends at {address}: ");
@@ -311,7 +306,7 @@ fn what_a_front_end_held_of_a_run_that_had_ended_is_an_alarm_and_a_remark_of_tha
     until_alarm(&node, "Front-end camera held 7 items of a run that had ended", true);
     let remark = "camera held 7 items when it ended: they are not in it";
     wait_while(|| !node.ctl(&["run", "1"])["remarks"].to_string().contains(remark));
-    assert_eq!(device(&node, "camera")["properties"]["held_at_run_end"], 7);
+    until_device(&node, "camera", |one| one["properties"]["held_at_run_end"] == 7);
     // It is a thing of the past once another run is armed.
     assert_eq!(node.ctl(&["start"])["status"], "done");
     until_alarm(&node, "Front-end camera held", false);

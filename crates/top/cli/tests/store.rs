@@ -17,16 +17,11 @@ use serde_json::Value;
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
 use crate::life::Node;
-use crate::support::{catchment, free_ports, interrupt, started, stderr, stdout};
+use crate::support::{catchment, free, free_ports, interrupt, started, stderr, stdout};
 
 mod killed;
 mod shared;
 mod spilled;
-
-/// An address that is free.
-fn free() -> SocketAddr {
-    ([127, 0, 0, 1], free_ports(1)).into()
-}
 
 /// Writes the files of a recorder whose frames go to `node`, and of a node that is at `listens`.
 /// Returns where front-ends connect.
@@ -449,14 +444,20 @@ fn a_run_ends_in_order_while_its_storage_node_is_dead_and_is_whole_there_later()
     let first = recorder(folder.path());
     let front_end = front_end(&url);
     let spill = folder.path().join("spill");
-    send(&front_end, 6_000, |sent| {
-        wait_while(|| sent.load(Relaxed) < 2_000);
+    send_these(&front_end, 0..2_000, |_| {
+        wait_while(|| front_end.sources()[0].status().durable < 500);
         store.kill();
-        wait_while(|| std::fs::read_dir(&spill).is_err());
-        store = Store::start(folder.path(), node);
+    });
+    // No node can have these, whatever the one had when it was killed.
+    send_these(&front_end, 2_000..3_000, |_| {});
+    wait_while(|| std::fs::read_dir(&spill).is_err());
+    store = Store::start(folder.path(), node);
+    send_these(&front_end, 3_000..5_000, |sent| {
         wait_while(|| sent.load(Relaxed) < 4_000);
         store.kill();
     });
+    // Nor these.
+    send_these(&front_end, 5_000..6_000, |_| {});
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(first), Some(0));
     let name = only(&spill).file_name().unwrap().to_owned();

@@ -1,8 +1,11 @@
 """What tests are given: golden files with their descriptions, and recorded runs."""
 
+import contextlib
 import json
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -75,6 +78,15 @@ class Generated:
 
     path: Path
     start_ns: int
+
+
+def free_port() -> int:
+    """Return a free port, below those that the system gives to connections of other tests."""
+    while True:
+        port = 21_000 + secrets.randbelow(11_000)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def catchment_command(*arguments: str) -> dict[str, Any]:

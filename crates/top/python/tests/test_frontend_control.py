@@ -1,7 +1,6 @@
 """Run control: front-ends that are prepared, refuse, are set, and say how they are."""
 
 import ctypes
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,12 +12,14 @@ import pytest
 
 import catchment
 from catchment import frontend
+from fixtures import free_port
 
 CONFIG = """
 [control]
 listen = "127.0.0.1:0"
 start = "manual"
 requests_per_second = 1000000
+drain = "1 h"
 [memory]
 budget = "512 MiB"
 [write]
@@ -47,9 +48,7 @@ class Node:
     """A node with the places of front-ends."""
 
     def __init__(self, root: Path, *names: str, more: str = "") -> None:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
+        port = free_port()
         sources = "".join(SOURCE.format(name=name) for name in names)
         (root / "run.toml").write_text(CONFIG.format(port=port) + sources + more)
         command = [sys.executable, "-m", "catchment", "run", "run.toml"]

@@ -1,7 +1,6 @@
 """From a front-end in Python to a recorder, its files, and arrays in Python again."""
 
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 import catchment
 from catchment import frontend
-from fixtures import REPOSITORY
+from fixtures import REPOSITORY, free_port
 
 CONFIG = """
 [memory]
@@ -233,9 +232,7 @@ def test_the_dummy_is_recorded_and_read_back(tmp_path: Path) -> None:
 
 
 def test_a_run_that_went_on_after_its_recorder_was_killed_is_one_run(tmp_path: Path) -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     (tmp_path / "run.toml").write_text(CONFIG.replace("127.0.0.1:0", address))
     killed, _ = recorder(tmp_path)
     sources = ["left", "right"]

@@ -127,6 +127,9 @@ def test_the_readmes_block_reads_the_run_of_its_ten_minutes(tmp_path: Path) -> N
     example = (REPOSITORY / "examples/minimal.toml").read_text()
     (tmp_path / "minimal.toml").write_text(example.replace("127.0.0.1", address))
     command = [sys.executable, "-m", "catchment", "run", "minimal.toml", "--emulate"]
-    subprocess.run([*command, "--seconds", "1"], cwd=tmp_path, check=True, capture_output=True)
+    command += ["--events", "1000"]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    # A busy machine may lose some.
+    assert done.returncode in {0, 3}, done.stderr
     [block] = blocks("README.md")
     assert "trigger" in run_block(block, tmp_path)

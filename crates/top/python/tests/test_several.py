@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pytest
 
 import catchment
 from catchment import frontend
-from fixtures import generate
+from fixtures import free_port, generate
 
 CONFIG = """
 [memory]
@@ -50,7 +49,7 @@ def folders(tmp_path: Path) -> list[Path]:
     """Record one run to two targets."""
     (tmp_path / "run.toml").write_text(CONFIG)
     command = [sys.executable, "-m", "catchment", "run", "run.toml", "--emulate"]
-    command += ["--seconds", "1"]
+    command += ["--events", "1000"]
     done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
     # A busy machine may lose some.
     assert done.returncode in {0, 3}, done.stderr
@@ -266,9 +265,7 @@ def shared(tmp_path: Path) -> Iterator[tuple[list[Path], Path]]:
             (root / "store.toml").write_text(NODE)
             started.append(Started(root, "store", "store.toml"))
             addresses.append(started[-1].line("Storing at ").split(",")[0])
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
+        port = free_port()
         text = SHARED.format(nodes=json.dumps(addresses), port=port)
         (tmp_path / "run.toml").write_text(text)
         recorder = Started(tmp_path, "run", "run.toml")

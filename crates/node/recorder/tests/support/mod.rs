@@ -7,7 +7,8 @@ pub mod links;
 pub mod stepped;
 
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
 use catchment_fixtures::sender_to;
@@ -24,6 +25,21 @@ pub fn sources(count: u32) -> Vec<SourceConfig> {
             ..SourceConfig::new(format!("s{source}"), "127.0.0.1:0".parse().unwrap())
         })
         .collect()
+}
+
+/// So many addresses that are free, of those that the system gives to no socket of other tests: for
+/// ports that are opened again.
+pub fn free(count: usize) -> Vec<SocketAddr> {
+    const PORTS: std::ops::Range<u16> = 21_000..32_000;
+    let random = || std::hash::RandomState::new().build_hasher().finish();
+    let socket = || {
+        let port = PORTS.start + (random() % PORTS.len() as u64) as u16;
+        UdpSocket::bind(("127.0.0.1", port)).ok()
+    };
+    let sockets = std::iter::repeat_with(socket).take(1_000).flatten().take(count);
+    let sockets: Vec<UdpSocket> = sockets.collect();
+    assert_eq!(sockets.len(), count);
+    sockets.iter().map(|socket| socket.local_addr().expect("it is bound")).collect()
 }
 
 /// A recorder of that many sources with little memory.

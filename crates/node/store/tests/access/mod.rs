@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_net::{TlsServer, Tokens};
 use catchment_recorder::SharedTokens;
+use catchment_store::NodeSnapshot;
 
 use super::*;
 
@@ -166,6 +167,10 @@ fn a_certificate_that_is_not_trusted_is_named_at_both_ends() {
     let target = shows(folder.path(), &node, "secret", Some(other));
     let said = said(folder.path(), target, warning);
     assert!(said.contains("TLS: invalid peer certificate"), "{said}");
+    // The node hears of it from the recorder, which may have ended by then.
+    let has_heard =
+        |seen: &NodeSnapshot| seen.connections_unopened > 0 && seen.last_error.is_some();
+    wait_while(|| !has_heard(&node.snapshot()));
     let done = node.stop().unwrap();
     assert!(done.connections_unopened > 0 && done.sessions_opened == 0, "{done:?}");
     assert!(done.last_error.unwrap().starts_with("connection from 127.0.0.1: "));

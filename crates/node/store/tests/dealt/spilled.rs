@@ -23,7 +23,7 @@ fn is_empty(folder: &Path) -> bool {
 #[test]
 fn a_run_whose_nodes_come_and_go_together_is_whole_at_both() {
     let folder = tempfile::tempdir().unwrap();
-    let nodes = NODES.map(|name| start(folder.path(), name, any()));
+    let nodes = NODES.map(|name| start(folder.path(), name, free()));
     let addresses = nodes.each_ref().map(Node::address);
     let (recorder, front_end) = recorder(folder.path(), vec![spilling(&addresses, folder.path())]);
     let mut nodes = nodes.map(Some);
@@ -61,7 +61,7 @@ fn a_run_whose_nodes_come_and_go_together_is_whole_at_both() {
 #[test]
 fn a_run_that_ends_without_its_nodes_is_forwarded_to_those_that_are_there_later() {
     let folder = tempfile::tempdir().unwrap();
-    let nodes = NODES.map(|name| start(folder.path(), name, any()));
+    let nodes = NODES.map(|name| start(folder.path(), name, free()));
     let addresses = nodes.each_ref().map(Node::address);
     let target = spilling(&addresses, folder.path());
     let (recorder, front_end) = recorder(folder.path(), vec![target.clone()]);
@@ -77,7 +77,8 @@ fn a_run_that_ends_without_its_nodes_is_forwarded_to_those_that_are_there_later(
     let summary = end(recorder, front_end, 6_000);
     assert_eq!(summary.last.state, State::Stopped);
     let spill = summary.last.targets[0].spill.expect("it has one");
-    assert!(spill.frames_spilled > 0 && spill.frames_forwarded == 0, "{spill:?}");
+    // While they were there, a slow one may have had some by way of the spill.
+    assert!(spill.frames_spilled > spill.frames_forwarded, "{spill:?}");
     // What is forwarded in part, and left, is gone on with.
     let one = start(folder.path(), NODES[0], addresses[0]);
     let first = forwarding(&target);

@@ -281,7 +281,7 @@ fn a_frame_that_comes_again_is_counted_and_stored_once() {
 #[test]
 fn the_older_of_two_writers_of_a_stream_is_refused_also_by_a_node_that_was_started_again() {
     let folder = tempfile::tempdir().unwrap();
-    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let node = Node::start(store_config(folder.path(), free())).unwrap();
     let address = node.address();
     let mut older = Sender::admitted(address, 1, 0, 8);
     let old = older.generation();

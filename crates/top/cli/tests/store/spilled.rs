@@ -44,6 +44,7 @@ fn both_nodes_are_killed_under_load_and_everything_is_there_when_one_is_back() {
     let (text, url) = text(nodes);
     let recorder = Node::start(folder.path(), &text, &[]);
     let front_end = front_end(&url);
+    recorder.until(|state| [0, 1].iter().all(|&node| is_connected(state, node)));
     send_these(&front_end, 0..3_000, |_| {
         recorder.until(|state| durable(state).iter().all(|&frames| frames > 0));
         stores.iter_mut().for_each(Store::kill);
@@ -52,7 +53,8 @@ fn both_nodes_are_killed_under_load_and_everything_is_there_when_one_is_back() {
     send_these(&front_end, 3_000..4_000, |_| {});
     wait_durable(&front_end, 4_000);
     let state = recorder.until(|state| spilled(state, "frames_waiting") > 0);
-    assert_eq!(spilled(&state, "frames_forwarded"), 0);
+    // Before the nodes were killed, a slow one may have had some by way of the spill.
+    assert!(spilled(&state, "frames_forwarded") < spilled(&state, "frames_spilled"));
     let before = durable(&state);
     let mut one = Store::start(&folders[0], nodes[0]);
     send_these(&front_end, 4_000..6_000, |_| {});
@@ -98,6 +100,8 @@ fn what_a_killed_recorder_has_spilled_for_two_nodes_is_forwarded_by_the_next_one
     let mut stores = [0, 1].map(|index| Store::start(&folders[index], nodes[index]));
     let first = Node::start(folder.path(), &text, &[]);
     let front_end = front_end(&url);
+    // Or one of them could have all.
+    first.until(|state| [0, 1].iter().all(|&node| is_connected(state, node)));
     send_these(&front_end, 0..3_000, |_| {});
     first.until(|state| durable(state).iter().all(|&frames| frames > 0));
     stores.iter_mut().for_each(Store::kill);

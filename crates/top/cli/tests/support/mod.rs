@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -80,6 +80,11 @@ pub fn free_ports(count: u16) -> u16 {
         (first..first + count).all(is_free).then_some(first)
     });
     neighbours.take(1_000).flatten().next().expect("neighbours")
+}
+
+/// An address of this machine that is free, and that no connection of other tests is given.
+pub fn free() -> SocketAddr {
+    ([127, 0, 0, 1], free_ports(1)).into()
 }
 
 /// The only run in a folder's `runs`; the catalogue stands beside it.
