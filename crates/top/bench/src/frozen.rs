@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::Bench;
 use crate::point::{Load, Point, measure_in};
 use crate::report::{Section, bytes, table};
+use crate::search::{Plan, Try};
 use crate::soak::{is_closed, sorted};
 
 /// Which folders are frozen, and when: from and to, as shares of the recording's time.
@@ -43,6 +44,7 @@ const SECONDS: f64 = 75.0;
 const MEMORY_BYTES: u64 = 8 << 30;
 /// What a folder may hold: files go as they are closed, but what is frozen keeps them.
 const FOLDER_BYTES: u64 = 12 << 30;
+const FILE_BYTES: u64 = 1 << 30;
 /// How often closed files are looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -53,22 +55,22 @@ pub(crate) struct Frozen {
     point: Point,
 }
 
-/// Records at half of `hz`, at which two folders can go on.
+/// Records at half of the highest rate at which both folders take everything; the search begins at
+/// `hz`.
 pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Vec<Frozen>)> {
-    let seconds = if bench.quick { 3.0 } else { SECONDS };
-    let hz = hz / 2.0;
-    let mut found = Vec::new();
-    let mut refused = None;
-    for frozen in FREEZES {
-        bench.now(frozen.name)?;
-        match record(bench, frozen, hz, seconds) {
-            Ok(point) => found.push(Frozen { name: frozen.name, point }),
-            Err(error) if error.is::<NotMounted>() || is_no_space(&error) => {
-                refused = Some(error.to_string());
-            }
-            Err(error) => return Err(error),
-        }
+    let made = !bench.scratch.exists();
+    std::fs::create_dir_all(&bench.scratch)?;
+    let found = record_all(bench, hz);
+    if made {
+        std::fs::remove_dir(&bench.scratch).ok();
     }
+    let (found, refused) = match found {
+        Ok(found) => (found, None),
+        Err(error) if error.is::<NotMounted>() || is_no_space(&error) => {
+            (Vec::new(), Some(error.to_string()))
+        }
+        Err(error) => return Err(error),
+    };
     let of = |one: &Frozen, name: &str, figure: fn(&crate::point::Share) -> u64| {
         let share = one.point.targets.iter().find(|target| target.name == name);
         bytes(share.map_or(0, figure) as f64)
@@ -86,8 +88,8 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
         ],
     );
     let mut section = Section::new("While targets are frozen", rows).note(
-        "Half of the rate that two required folders take, with a memory budget of 8 GiB; files are \
-         removed as they are closed. The best-effort folder is frozen (fsfreeze on a loop mount) for \
+        "Half of the highest rate at which both folders take everything, with a memory budget of \
+         8 GiB; files are removed as they are closed. The best-effort folder is frozen (fsfreeze on a loop mount) for \
          60 of 75 s, the required one for 5 s. Not taken: what the best-effort one did not get, as \
          its ledger counts it. Memory: chunks at their fullest.",
     );
@@ -97,52 +99,67 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
     Ok((section, found))
 }
 
-fn record(bench: &mut Bench<'_>, frozen: Freeze, hz: f64, seconds: f64) -> anyhow::Result<Point> {
-    let made = !bench.scratch.exists();
-    std::fs::create_dir_all(&bench.scratch)?;
-    let result = (|| {
-        let [required, best_effort] =
-            ["required", "best-effort"].map(|name| Mount::make(&bench.scratch, name, FOLDER_BYTES));
-        let (required, best_effort) = (required?, best_effort?);
-        let (started, start) = sync_channel(1);
-        let (ended, end) = sync_channel::<()>(1);
-        let times = |window: Option<[f64; 2]>| window.map(|at| at.map(|share| share * seconds));
-        let windows = [
-            (times(frozen.best_effort), best_effort.0.clone()),
-            (times(frozen.required), required.0.clone()),
-        ];
-        let folders = [required.0.clone(), best_effort.0.clone()];
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for folder in &folders {
-                scope.spawn(|| {
-                    while !is_over.load(Relaxed) {
-                        remove_closed(folder);
-                        std::thread::sleep(LOOK);
-                    }
-                });
-            }
-            scope.spawn(move || start.recv().is_ok().then(|| freeze(windows, &end)));
-            let change = |config: &mut RecorderConfig| {
-                config.memory_bytes = MEMORY_BYTES;
-                let [required, best_effort] = folders.clone();
-                let required = TargetConfig::folder("required", required);
-                let best_effort = TargetConfig::folder("best-effort", best_effort);
-                let best_effort = TargetConfig { required: false, trends: false, ..best_effort };
-                config.targets = vec![required, best_effort];
-                started.send(()).ok();
-            };
-            let (rate, most) = ((Rate(Some(hz)), seconds), Some(FOLDER_BYTES));
-            let point = measure_in(bench, Load::FULL, rate, most, change);
-            drop(ended);
-            is_over.store(true, Relaxed);
-            point
-        })
-    })();
-    if made {
-        std::fs::remove_dir(&bench.scratch).ok();
-    }
-    result
+fn record_all(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<Vec<Frozen>> {
+    let [required, best_effort] =
+        ["required", "best-effort"].map(|name| Mount::make(&bench.scratch, name, FOLDER_BYTES));
+    let folders = [required?, best_effort?];
+    let none = Freeze { name: "none is frozen", best_effort: None, required: None };
+    let plan = Plan { quick: hz, confirmations: 1, ..Plan::from(hz) };
+    let seconds = bench.seconds().min(4.0);
+    let most = bench.highest(none.name, plan, |bench, hz| {
+        let point = record(bench, &folders, none, (hz, seconds))?;
+        let takes_all = point.targets.iter().all(|target| target.not_taken_bytes == 0);
+        Ok(Try { reached: point.whole && point.rate_kept && takes_all, value: () })
+    })?;
+    let Some((hz, _)) = most else { return Ok(Vec::new()) };
+    let seconds = if bench.quick { 3.0 } else { SECONDS };
+    let row = |freeze: Freeze| {
+        bench.now(freeze.name)?;
+        let point = record(bench, &folders, freeze, (hz / 2.0, seconds))?;
+        Ok(Frozen { name: freeze.name, point })
+    };
+    FREEZES.into_iter().map(row).collect()
+}
+
+fn record(
+    bench: &mut Bench<'_>,
+    folders: &[Mount; 2],
+    frozen: Freeze,
+    (hz, seconds): (f64, f64),
+) -> anyhow::Result<Point> {
+    let (started, start) = sync_channel(1);
+    let (ended, end) = sync_channel::<()>(1);
+    let times = |window: Option<[f64; 2]>| window.map(|at| at.map(|share| share * seconds));
+    let [required, best_effort] = folders.each_ref().map(|mount| mount.folder.clone());
+    let windows = [
+        (times(frozen.best_effort), best_effort.clone()),
+        (times(frozen.required), required.clone()),
+    ];
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for mount in folders {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    remove_closed(&mount.folder);
+                    std::thread::sleep(LOOK);
+                }
+            });
+        }
+        scope.spawn(move || start.recv().is_ok().then(|| freeze(windows, &end)));
+        let change = |config: &mut RecorderConfig| {
+            (config.memory_bytes, config.write.file_bytes) = (MEMORY_BYTES, FILE_BYTES);
+            let required = TargetConfig::folder("required", required);
+            let best_effort = TargetConfig::folder("best-effort", best_effort);
+            let best_effort = TargetConfig { required: false, trends: false, ..best_effort };
+            config.targets = vec![required, best_effort];
+            started.send(()).ok();
+        };
+        let (rate, most) = ((Rate(Some(hz)), seconds), Some(FOLDER_BYTES));
+        let point = measure_in(bench, Load::FULL, rate, most, change);
+        drop(ended);
+        is_over.store(true, Relaxed);
+        point
+    })
 }
 
 /// Removes the files of runs that are closed. What cannot be read or removed now stays.
@@ -183,7 +200,11 @@ fn freeze(windows: [(Option<[f64; 2]>, PathBuf); 2], end: &Receiver<()>) {
 }
 
 /// A file system in a file, unmounted and deleted at the end.
-struct Mount(PathBuf);
+struct Mount {
+    folder: PathBuf,
+    /// The loop device, once there is one.
+    device: Option<String>,
+}
 
 #[derive(Debug)]
 struct NotMounted(String);
@@ -200,7 +221,7 @@ impl Mount {
     fn make(scratch: &Path, name: &str, size: u64) -> anyhow::Result<Self> {
         let folder = scratch.join(name);
         std::fs::create_dir(&folder).with_context(|| format!("{}", folder.display()))?;
-        let mount = Self(folder);
+        let mut mount = Self { folder, device: None };
         let image = mount.image();
         std::fs::File::create_new(&image)?.set_len(size)?;
         let not = |why: String| anyhow::Error::new(NotMounted(why));
@@ -208,26 +229,33 @@ impl Mount {
         let lazy = "lazy_itable_init=0,lazy_journal_init=0";
         let mut make = Command::new("mkfs.ext4");
         succeeds(make.args(["-q", "-F", "-E", lazy]).arg(&image)).map_err(not)?;
-        let mut command = Command::new("mount");
-        succeeds(command.args(["-o", "loop"]).arg(&image).arg(&mount.0)).map_err(not)?;
+        // What is written to it is not copied into the page cache once more.
+        let mut setup = Command::new("losetup");
+        setup.args(["--find", "--show", "--direct-io=on"]).arg(&image);
+        let device = mount.device.insert(succeeds(&mut setup).map_err(not)?);
+        succeeds(Command::new("mount").arg(device).arg(&mount.folder)).map_err(not)?;
         Ok(mount)
     }
 
     fn image(&self) -> PathBuf {
-        self.0.with_extension("image")
+        self.folder.with_extension("image")
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        succeeds(Command::new("umount").arg(&self.0)).ok();
+        succeeds(Command::new("umount").arg(&self.folder)).ok();
+        if let Some(device) = &self.device {
+            succeeds(Command::new("losetup").arg("--detach").arg(device)).ok();
+        }
         std::fs::remove_file(self.image()).ok();
-        std::fs::remove_dir(&self.0).ok();
+        std::fs::remove_dir(&self.folder).ok();
     }
 }
 
-fn succeeds(command: &mut Command) -> Result<(), String> {
+/// What it printed.
+fn succeeds(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    let said = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    output.status.success().then_some(()).ok_or_else(said)
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    output.status.success().then(|| said(&output.stdout)).ok_or_else(|| said(&output.stderr))
 }
