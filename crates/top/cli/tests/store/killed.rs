@@ -189,15 +189,85 @@ impl Drop for Over<'_> {
 /// Of each source, the keys that were not known to be durable when a recorder was killed.
 type Unconfirmed = Vec<[Range<u64>; 3]>;
 
-/// Kills the recorder, and has another one begin the next run, without what the front-end holds.
-fn kill(recorder: Node, folder: &Path, text: &str, sending: &Sending) -> (Node, [Range<u64>; 3]) {
-    drop(recorder);
-    // All of it, so that it is known what is not in the next run.
-    let made = sending.allowed.load(Relaxed);
-    sending.wait_for(made, |status| status.made);
-    let next = Node::start(folder, text, &[]);
-    sending.wait_for(made, |status| status.released);
-    (next, sending.statuses().map(|status| status.durable..made))
+/// What things happen to.
+struct World {
+    nodes: [Away; 2],
+    /// That of the first one.
+    disk: SmallDisk,
+    folder: PathBuf,
+    /// The recorder's file.
+    text: String,
+    recorder: Option<Node>,
+    unconfirmed: Unconfirmed,
+}
+
+impl World {
+    /// All that happens in a life of a recorder and the next.
+    fn live(&mut self, random: &mut Random, sending: &Sending) {
+        let mut left = vec![
+            Mishap::RecorderIsKilled,
+            Mishap::NodeIsKilled,
+            Mishap::NetworkIsDown,
+            Mishap::DiskIsFull,
+        ];
+        while !left.is_empty() {
+            let mishap = left.swap_remove(random.index(left.len()));
+            // In each life of the recorder some are durable.
+            let until = sending.allowed.load(Relaxed) + 1 + random.below(KEYS);
+            wait_while(|| {
+                sending.go_on(AHEAD);
+                sending.statuses().iter().any(|status| status.durable < until)
+            });
+            let number = random.index(2);
+            println!("key {until}, node {number}: {mishap:?}");
+            match mishap {
+                Mishap::RecorderIsKilled => self.kill(sending),
+                Mishap::NodeIsKilled => self.nodes[number].kill_and_start(),
+                Mishap::NetworkIsDown => {
+                    let (network, begin) = (&self.nodes[number].network, Instant::now());
+                    network.set("down");
+                    wait_while(|| begin.elapsed() < DOWN);
+                    network.set("up");
+                }
+                Mishap::DiskIsFull => self.fill(sending),
+            }
+        }
+    }
+
+    /// Kills the recorder, and has another one begin the next run, without what the front-end
+    /// holds.
+    fn kill(&mut self, sending: &Sending) {
+        drop(self.recorder.take());
+        // All of it, so that it is known what is not in the next run.
+        let made = sending.allowed.load(Relaxed);
+        sending.wait_for(made, |status| status.made);
+        self.recorder = Some(Node::start(&self.folder, &self.text, &[]));
+        sending.wait_for(made, |status| status.released);
+        let keys = sending.statuses().map(|status| status.durable..made);
+        println!("not known to be durable: {keys:?}");
+        self.unconfirmed.push(keys);
+    }
+
+    /// Takes all room of the first node while it writes. The other one has everything meanwhile,
+    /// and this one its part later.
+    fn fill(&self, sending: &Sending) {
+        let recorder = self.recorder.as_ref().expect("it runs");
+        let until = |is_so: &dyn Fn(&Value) -> bool| {
+            // Slowly: it is a while before the node knows, and the recorder.
+            recorder.until(|state| {
+                sending.go_on(AHEAD / 10);
+                is_so(state)
+            })
+        };
+        until(&|state| is_there(state, 0) && stored(state, 0) > 0);
+        self.disk.fill();
+        let state = until(&|state| node(state, 0)["away"].is_string());
+        println!("{}", node(&state, 0)["away"]);
+        let [full, other] = [0, 1].map(|index| stored(&state, index));
+        until(&|state| stored(state, 1) > other);
+        self.disk.make_room();
+        until(&|state| stored(state, 0) > full);
+    }
 }
 
 fn node(state: &Value, index: usize) -> &Value {
@@ -213,81 +283,28 @@ fn stored(state: &Value, index: usize) -> u64 {
 }
 
 #[test]
-#[ignore = "5 min, and as root: cargo xtask test-long runs it"]
+#[ignore = "3 min, and as root: cargo xtask test-long runs it"]
 fn recorders_and_nodes_are_killed_cut_off_and_full_and_nothing_acknowledged_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let disk = SmallDisk::in_memory(DISK).expect("root may mount");
     let small = disk.path().join("stored");
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
     let folders = [small.clone(), second.join("stored")];
-    let mut nodes = [Away::new(5, first, &[&small]), Away::new(6, second, &["stored".as_ref()])];
+    let nodes = [Away::new(5, first, &[&small]), Away::new(6, second, &["stored".as_ref()])];
     let [one, two] = nodes.each_ref().map(Away::listens);
     let target = format!("nodes = [\"{one}\", \"{two}\"]\nhold_bytes = \"8 MiB\"");
     let (text, url) = recorder_text(&target);
     let text = format!("[control]\nrequests_per_second = 1000000\ndrain = \"1 h\"\n{text}");
-    let mut recorder = Some(Node::start(folder.path(), &text, &[]));
+    let recorder = Some(Node::start(folder.path(), &text, &[]));
+    let (at, unconfirmed) = (folder.path().to_owned(), Vec::new());
+    let mut world = World { nodes, disk, folder: at, text, recorder, unconfirmed };
     let sending = Sending::to(&url);
-    let mut unconfirmed = Unconfirmed::new();
     let mut random = Random::new(39);
     sending.during(|| {
-        for life in 0..LIVES {
-            let mut left = vec![
-                Mishap::RecorderIsKilled,
-                Mishap::NodeIsKilled,
-                Mishap::NetworkIsDown,
-                Mishap::DiskIsFull,
-            ];
-            while !left.is_empty() {
-                let mishap = left.swap_remove(random.index(left.len()));
-                // In each life of the recorder some are durable.
-                let from = sending.allowed.load(Relaxed);
-                let until = from + 1 + random.below(KEYS);
-                wait_while(|| {
-                    sending.go_on(AHEAD);
-                    sending.statuses().iter().any(|status| status.durable < until)
-                });
-                let number = random.index(2);
-                println!("life {life}, key {until}, node {number}: {mishap:?}");
-                match mishap {
-                    Mishap::RecorderIsKilled => {
-                        let killed = recorder.take().expect("it runs");
-                        let (next, keys) = kill(killed, folder.path(), &text, &sending);
-                        println!("not known to be durable: {keys:?}");
-                        recorder = Some(next);
-                        unconfirmed.push(keys);
-                    }
-                    Mishap::NodeIsKilled => nodes[number].kill_and_start(),
-                    Mishap::NetworkIsDown => {
-                        let begin = Instant::now();
-                        nodes[number].network.set("down");
-                        wait_while(|| begin.elapsed() < DOWN);
-                        nodes[number].network.set("up");
-                    }
-                    Mishap::DiskIsFull => {
-                        let recorder = recorder.as_ref().expect("it runs");
-                        let until = |is_so: &dyn Fn(&Value) -> bool| {
-                            // Slowly: it is a while before the node knows, and the recorder.
-                            recorder.until(|state| {
-                                sending.go_on(AHEAD / 10);
-                                is_so(state)
-                            })
-                        };
-                        until(&|state| is_there(state, 0) && stored(state, 0) > 0);
-                        disk.fill();
-                        let state = until(&|state| node(state, 0)["away"].is_string());
-                        println!("{}", node(&state, 0)["away"]);
-                        // The other one has all of it meanwhile, and this one its part later.
-                        let [full, other] = [0, 1].map(|index| stored(&state, index));
-                        until(&|state| stored(state, 1) > other);
-                        disk.make_room();
-                        until(&|state| stored(state, 0) > full);
-                    }
-                }
-            }
-        }
-        let made = sending.allowed.load(Relaxed);
-        sending.wait_for(made, |status| status.durable);
+        (0..LIVES).for_each(|_| world.live(&mut random, &sending));
+        sending.wait_for(sending.allowed.load(Relaxed), |status| status.durable);
     });
+    let World { nodes, disk: _disk, recorder, unconfirmed, .. } = world;
     let recorder = recorder.expect("it runs");
     // A node that is left out is not told of the run's end.
     recorder.until(|state| (0..2).all(|index| is_there(state, index)));
