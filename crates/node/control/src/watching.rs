@@ -127,8 +127,8 @@ pub(crate) struct Meaning {
     pub(crate) sources: Vec<api::SourceState>,
     pub(crate) counts: api::SourceCounts,
     pub(crate) store: Option<api::Store>,
-    /// How a connection to it failed last.
-    pub(crate) store_error: Option<String>,
+    /// How a connection to it failed last, and which stream it could not close.
+    pub(crate) store_errors: Vec<String>,
     pub(crate) changes: Vec<catchment_watch::Change>,
 }
 
@@ -257,7 +257,7 @@ impl Watching {
             sources,
             counts,
             store: None,
-            store_error: None,
+            store_errors: Vec::new(),
             changes,
         }
     }

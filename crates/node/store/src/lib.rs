@@ -12,7 +12,8 @@
 //! stream to files of its own, in a folder of the stream's name, and publishes up to which number
 //! they are durable: synced, in order, without a gap. The node itself ([`Node`]) makes folders and
 //! threads, and ends the files that an earlier node has left, as a recorder that goes on with a run
-//! does.
+//! does: when their stream is opened again, or when nobody has opened it for as long as a stream
+//! without a sender is kept.
 //!
 //! Invariants:
 //! - What is said to be durable is in files that were synced after it was written.
@@ -28,6 +29,7 @@ mod disk_watch;
 mod frames;
 mod host;
 mod items;
+mod left;
 mod node;
 mod receive;
 mod sessions;

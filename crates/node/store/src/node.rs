@@ -23,6 +23,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use crate::config::StoreConfig;
 use crate::host::{Events, Handle, Host, HostDisks, OnThreads, plan};
 use crate::items::Item;
+use crate::left;
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
 use crate::sessions::CONNECTIONS_MAX;
 use crate::state::{
@@ -226,6 +227,16 @@ impl<H: Host> Manager<H> {
                 let kept = keep_generation(&folders, generation).map_err(|error| error.to_string());
                 Answer::Kept(name, kept.map(|()| generation))
             }
+            Order::Find => {
+                let mut names = left::unclosed(&self.config.folders);
+                names.retain(|name| !self.writers.contains_key(name));
+                Answer::Found(names)
+            }
+            Order::Close(name) => {
+                let closed = self.close(&name);
+                self.state.note_left(&name, closed.as_ref().err());
+                Answer::Closed(name, closed.is_ok())
+            }
         }
     }
 
@@ -246,7 +257,9 @@ impl<H: Host> Manager<H> {
         folders.iter().map(of).collect()
     }
 
-    fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {
+    /// Ends what is left of a stream that has no writer, and says why its last one has failed, if
+    /// it has.
+    fn end_left(&mut self, key: &StreamKey) -> Result<(Left, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
         let (mut fault, mut left) = (None, None);
         if let Some(running) = self.writers.get_mut(&key.name) {
@@ -257,7 +270,7 @@ impl<H: Host> Manager<H> {
             fault = running.state.fault.lock().clone();
             let state = Arc::clone(&running.state);
             if let Some(fault) = &fault {
-                left = self.end_after(&key, fault)?;
+                left = self.end_after(key, fault)?;
             }
             if let Some(left) = &mut left {
                 // What is closed stays, but for what was cut.
@@ -271,14 +284,50 @@ impl<H: Host> Manager<H> {
                 return Err(later(format!("the thread {name} has failed")));
             }
         }
-        let folders = self.folders_of(&key.name);
-        let left = left.map_or_else(|| left_in(&folders, &key), Ok)?;
+        let left = left.map_or_else(|| left_in(&self.folders_of(&key.name), key), Ok)?;
         let before = fault.as_ref().and_then(|fault| fault.before.as_ref());
         if let Some(before) = before.filter(|before| left.sequence < before.sequence) {
             let (got, expected) = (left.sequence, before.sequence);
             let text = format!("the files have frames up to {got}, and {expected} were durable");
             return Err(later(text));
         }
+        Ok((left, fault))
+    }
+
+    /// Closes a stream that nobody sends and that has no writer.
+    fn close(&mut self, name: &str) -> Result<(), String> {
+        if let Some(Running { state, writer }) = self.writers.get(name) {
+            if writer.has_ended() && !state.has_failed() {
+                return Ok(());
+            }
+            let state = Arc::clone(state);
+            self.end_left(&state.key).map_err(NotOpened::into_text)?;
+            // What is not in a folder that was left is found when the stream is opened again.
+            if self.left_out.get(name).is_none_or(Vec::is_empty) {
+                self.writers.remove(name);
+                *state.fault.lock() = None;
+            }
+            return Ok(());
+        }
+        let folders = self.folders_of(name);
+        if !folders.iter().any(|folder| left::has_unclosed(folder, name)) {
+            return Ok(());
+        }
+        let Some(key) = left::key_of(&folders, name)? else { return Ok(()) };
+        let (left, _) = self.end_left(&key).map_err(NotOpened::into_text)?;
+        let state = StreamState::new(key, left.sequence + u64::from(left.has_ended));
+        state.has_ended.store(left.has_ended, Relaxed);
+        state.is_given_up.store(true, Relaxed);
+        *state.files.lock() = left.files;
+        self.state.show_left(state);
+        Ok(())
+    }
+
+    fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {
+        let later = NotOpened::Later;
+        let (left, fault) = self.end_left(&key)?;
+        let folders = self.folders_of(&key.name);
+        make_folders(&folders)?;
         let has_ended = left.has_ended;
         let durable = left.sequence + u64::from(has_ended);
         let state = Arc::new(StreamState::new(key, durable));
@@ -396,8 +445,8 @@ struct Left {
     is_new: bool,
 }
 
-/// Ends the files that are left of a stream, behind their last whole frame without a gap.
-fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
+/// Makes a stream's folders that are not there.
+fn make_folders(folders: &[PathBuf]) -> Result<(), NotOpened> {
     for folder in folders {
         let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
         std::fs::create_dir_all(folder).map_err(later)?;
@@ -405,10 +454,22 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
             let synced = catchment_disk::sync_folder(parent);
             synced.map_err(|error| NotOpened::Later(error.to_string()))?;
         }
-        remove_blank(folder).map_err(later)?;
+    }
+    Ok(())
+}
+
+/// Ends the files that are left of a stream, behind their last whole frame without a gap.
+fn left_in(all: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
+    let mut folders = Vec::new();
+    for folder in all {
+        let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
+        if folder.try_exists().map_err(later)? {
+            remove_blank(folder).map_err(later)?;
+            folders.push(folder.clone());
+        }
     }
     let place = RunPlace {
-        folders: folders.to_vec(),
+        folders: folders.clone(),
         is_required: true,
         trusts_lists: true,
         is_dealt: key.is_dealt,
@@ -463,7 +524,7 @@ fn files_in(folder: &Path, name: &str) -> u32 {
 }
 
 /// The index of a file of a stream.
-fn index_of(path: &Path, name: &str) -> Option<u32> {
+pub(crate) fn index_of(path: &Path, name: &str) -> Option<u32> {
     let is_file = path.extension().is_some_and(|extension| extension == EXTENSION);
     let stem = path.file_stem()?.to_str()?.strip_prefix(name)?.strip_prefix('-')?;
     stem.parse().ok().filter(|_| is_file)
@@ -492,7 +553,7 @@ fn keep_generation(folders: &[PathBuf], generation: u64) -> io::Result<()> {
 }
 
 /// Removes files that were made and never begun: they have nothing but zeros where a header is.
-fn remove_blank(folder: &Path) -> io::Result<()> {
+pub(crate) fn remove_blank(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.extension().is_none_or(|extension| extension != EXTENSION) {

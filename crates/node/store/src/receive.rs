@@ -1,6 +1,6 @@
 //! The agent that takes what recorders send: connections, sessions, frames.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -21,12 +21,19 @@ pub(crate) enum Order {
     Open(StreamKey),
     /// A stream's sessions may be granted that writer generation, once it is on the disk.
     Keep(String, u64),
+    /// Which streams an earlier node has left that are not closed.
+    Find,
+    /// What is left of a stream without a writer is to be closed.
+    Close(String),
 }
 
 /// The answer to an order, by the stream's name.
 pub(crate) enum Answer {
     Opened(String, Result<OpenedStream, NotOpened>),
     Kept(String, Result<u64, String>),
+    Found(BTreeSet<String>),
+    /// Whether it is closed.
+    Closed(String, bool),
 }
 
 /// Why a stream has no writer.
@@ -36,6 +43,14 @@ pub(crate) enum NotOpened {
     Never(String),
     /// It may have one later.
     Later(String),
+}
+
+impl NotOpened {
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Never(text) | Self::Later(text) => text,
+        }
+    }
 }
 
 /// A stream that has a writer.
@@ -112,6 +127,29 @@ impl Drop for Stream {
     }
 }
 
+/// A stream that is perhaps not closed and has no writer: an earlier node has left it, or its last
+/// writer has failed, or closes its files and may fail in that.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// As its last writer has shown it.
+    pub(crate) state: Option<Arc<StreamState>>,
+    /// For how long nobody has asked for it; of an earlier node's, since this one has begun.
+    pub(crate) idle_ns: u64,
+}
+
+impl Left {
+    /// Its sender is there.
+    pub(crate) fn asked_for(&mut self) {
+        self.idle_ns = 0;
+        self.set_given_up(false);
+    }
+
+    fn set_given_up(&self, is_given_up: bool) {
+        let states = self.state.iter();
+        states.for_each(|state| state.is_given_up.store(is_given_up, Relaxed));
+    }
+}
+
 /// The streams, by name.
 pub(crate) type Streams = BTreeMap<String, Slot>;
 
@@ -135,6 +173,10 @@ pub(crate) struct Receive {
     stop: Arc<AtomicBool>,
     close_after_ns: u64,
     looked_ns: u64,
+    /// Whether the node looks for streams that are left, or closes one: it closes one at a time.
+    is_closing: bool,
+    /// When the next one may be closed: later if one could not be.
+    closes_ns: u64,
     /// When it ends at the latest, once it is to end.
     ends_ns: Option<u64>,
 }
@@ -142,20 +184,31 @@ pub(crate) struct Receive {
 impl Receive {
     pub(crate) fn new(parts: ReceiveParts) -> Self {
         let buffers = Buffers::new(parts.state.memory.capacity() as usize / 2);
-        let ReceiveParts { ingress, answers, stop, close_after_ns, .. } = parts;
-        let sessions =
-            Sessions::new(parts.entropy, parts.state, parts.orders, buffers, parts.access);
-        Self { ingress, sessions, answers, stop, close_after_ns, looked_ns: 0, ends_ns: None }
+        let ReceiveParts { ingress, answers, stop, close_after_ns, orders, .. } = parts;
+        // Nothing waits there yet.
+        let is_closing = orders.send(Order::Find).is_ok();
+        let sessions = Sessions::new(parts.entropy, parts.state, orders, buffers, parts.access);
+        Self {
+            ingress,
+            sessions,
+            answers,
+            stop,
+            close_after_ns,
+            looked_ns: 0,
+            is_closing,
+            closes_ns: 0,
+            ends_ns: None,
+        }
     }
 
     /// Takes note of streams that have a writer, of those whose writer has ended, and of those
     /// that nobody sends any more.
     fn look_after_streams(&mut self, now_ns: u64) {
         for answer in self.answers.try_iter() {
-            let Sessions { streams, failed, .. } = &mut self.sessions;
+            let Sessions { streams, left, .. } = &mut self.sessions;
             match answer {
                 Answer::Opened(name, Ok(opened)) => {
-                    failed.remove(&name);
+                    left.remove(&name);
                     streams.insert(name, Slot::Ready(Box::new(Stream::new(opened))));
                 }
                 Answer::Opened(name, Err(error)) => {
@@ -166,6 +219,19 @@ impl Receive {
                         stream.kept = Some(kept);
                     }
                 }
+                Answer::Found(names) => {
+                    self.is_closing = false;
+                    names.into_iter().for_each(|name| _ = left.entry(name).or_default());
+                }
+                Answer::Closed(name, is_closed) => {
+                    self.is_closing = false;
+                    if is_closed {
+                        left.remove(&name);
+                    } else {
+                        left.entry(name).or_default().idle_ns = 0;
+                        self.closes_ns = now_ns + CLOSE_AGAIN_NS;
+                    }
+                }
             }
         }
         let passed_ns = now_ns.saturating_sub(self.looked_ns).min(LOOK_COUNTS_NS);
@@ -174,13 +240,9 @@ impl Receive {
         }
         self.looked_ns = now_ns;
         self.sessions.look(passed_ns);
+        self.sessions.left.values_mut().for_each(|left| left.idle_ns += passed_ns);
+        self.close_left(now_ns);
         let (sessions, close_after_ns) = (&mut self.sessions, self.close_after_ns);
-        sessions.failed.retain(|_, (state, idle_ns)| {
-            *idle_ns += passed_ns;
-            let is_over = *idle_ns >= close_after_ns;
-            state.is_given_up.store(is_over, Relaxed);
-            !is_over
-        });
         let mut gone = Vec::new();
         for (name, slot) in &mut sessions.streams {
             let Slot::Ready(stream) = slot else { continue };
@@ -195,12 +257,27 @@ impl Receive {
             sessions.stream_failed(&name);
             if let Some(Slot::Ready(stream)) = sessions.streams.remove(&name) {
                 stream.state.is_attached.store(false, Relaxed);
-                if stream.state.has_failed() {
-                    sessions.failed.insert(name, (Arc::clone(&stream.state), 0));
-                } else {
-                    stream.state.is_given_up.store(true, Relaxed);
+                let left = Left { state: Some(Arc::clone(&stream.state)), idle_ns: 0 };
+                left.set_given_up(!stream.state.has_failed());
+                if !stream.state.has_ended.load(Relaxed) {
+                    sessions.left.insert(name, left);
                 }
             }
+        }
+    }
+
+    /// Has the next stream closed that is left and for which nobody has asked for long enough.
+    fn close_left(&mut self, now_ns: u64) {
+        let Sessions { left, streams, orders, .. } = &self.sessions;
+        if self.is_closing || now_ns < self.closes_ns {
+            return;
+        }
+        let has_none = |name| matches!(streams.get(name), None | Some(Slot::Failed(_)));
+        let mut due = left.iter().filter(|(_, one)| one.idle_ns >= self.close_after_ns);
+        if let Some((name, one)) = due.find(|(name, _)| has_none(*name)) {
+            one.set_given_up(true);
+            // The node is there as long as this agent.
+            self.is_closing = orders.send(Order::Close(name.clone())).is_ok();
         }
     }
 }
@@ -251,5 +328,7 @@ const HELD_NS: u64 = 500_000;
 /// counts as silence.
 const LOOK_EVERY_NS: u64 = 50_000_000;
 const LOOK_COUNTS_NS: u64 = 250_000_000;
+/// How long after a stream that is left could not be closed the next one is.
+const CLOSE_AGAIN_NS: u64 = 1_000_000_000;
 /// How long senders may take to read that the node ends.
 const LINGER_NS: u64 = 1_000_000_000;

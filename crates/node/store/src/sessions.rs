@@ -26,8 +26,8 @@ use catchment_wire::storage_link::{self, Files, StoredFiles, StreamLog};
 use crossbeam_channel::Sender;
 
 use crate::frames::{HeaderParts, Partial};
-use crate::receive::{Order, Slot, Stream, Streams};
-use crate::state::{NodeState, StreamState};
+use crate::receive::{Left, Order, Slot, Stream, Streams};
+use crate::state::NodeState;
 use data::Body;
 
 const PING_MS: u32 = 500;
@@ -55,7 +55,7 @@ pub(crate) struct Sessions {
     pub(crate) now_ns: u64,
     entropy: Box<dyn Entropy>,
     state: Arc<NodeState>,
-    orders: Sender<Order>,
+    pub(crate) orders: Sender<Order>,
     buffers: Buffers,
     access: LinkAccess,
     /// When tokens were asked last.
@@ -65,9 +65,8 @@ pub(crate) struct Sessions {
     /// Whether one ended that had said it.
     is_break: bool,
     pub(crate) streams: Streams,
-    /// Streams whose writer has failed and that have none again, and for how long nobody has asked
-    /// for one.
-    pub(crate) failed: BTreeMap<String, (Arc<StreamState>, u64)>,
+    /// Streams that are perhaps not closed and have no writer.
+    pub(crate) left: BTreeMap<String, Left>,
     /// By the stream's name.
     pub(crate) by_name: BTreeMap<String, Session>,
     /// By endpoint.
@@ -209,7 +208,7 @@ impl Sessions {
             is_unopened: false,
             is_break: false,
             streams: BTreeMap::new(),
-            failed: BTreeMap::new(),
+            left: BTreeMap::new(),
             by_name: BTreeMap::new(),
             connections: Vec::new(),
             closing: Vec::new(),

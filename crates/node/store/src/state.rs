@@ -54,7 +54,7 @@ pub(crate) struct StreamState {
     pub(crate) is_attached: AtomicBool,
     /// Whether nothing more comes: what cannot be written need not wait.
     pub(crate) is_left: AtomicBool,
-    /// Whether its sender has been away for so long that the stream is closed.
+    /// Whether its sender has been away for so long that the stream is closed, or is to be.
     pub(crate) is_given_up: AtomicBool,
 }
 
@@ -273,6 +273,9 @@ macro_rules! counters {
             pub refusals: BTreeMap<String, u64>,
             /// How the last connection failed that had not begun, if any did.
             pub last_error: Option<String>,
+            /// Why a stream whose sender is gone could not be closed, of the last such one; it is
+            /// tried again.
+            pub left_error: Option<String>,
             /// Its folders.
             pub folders: Vec<StoreFolder>,
             /// Its streams.
@@ -358,7 +361,8 @@ pub struct StreamSnapshot {
     pub sync: PhaseSnapshot,
     /// Whether it has ended in order.
     pub has_ended: bool,
-    /// Whether it was closed, since its sender had been away for long.
+    /// Whether it was closed, since its sender had been away for long, or is as soon as its folders
+    /// permit that.
     pub is_left: bool,
     /// Why it waits, or is begun again.
     pub trouble: Option<String>,
@@ -394,6 +398,8 @@ pub(crate) struct NodeState {
     pub(crate) streams: Mutex<Vec<Arc<StreamState>>>,
     refusals: Mutex<BTreeMap<String, u64>>,
     last_error: Mutex<Option<String>>,
+    /// The stream that could not be closed last, and why.
+    left_error: Mutex<Option<(String, String)>>,
 }
 
 /// Sees what a storage node does, from any thread.
@@ -422,6 +428,7 @@ impl NodeState {
             streams: Mutex::new(Vec::new()),
             refusals: Mutex::default(),
             last_error: Mutex::default(),
+            left_error: Mutex::default(),
         }
     }
 
@@ -432,6 +439,15 @@ impl NodeState {
 
     pub(crate) fn note_error(&self, error: String) {
         *self.last_error.lock() = Some(error);
+    }
+
+    /// A stream without a sender could not be closed, or is closed.
+    pub(crate) fn note_left(&self, name: &str, error: Option<&String>) {
+        let mut noted = self.left_error.lock();
+        match error {
+            Some(error) => *noted = Some((name.to_owned(), error.clone())),
+            None => _ = noted.take_if(|noted| noted.0 == name),
+        }
     }
 
     pub(crate) fn count(&self, counter: fn(&Counters) -> &AtomicU64, count: u64) {
@@ -445,6 +461,14 @@ impl NodeState {
         streams.push(Arc::clone(stream));
         let excess = streams.len().saturating_sub(SHOWN_MAX);
         streams.drain(..excess);
+    }
+
+    /// Shows a stream that an earlier node has left, behind those of this one.
+    pub(crate) fn show_left(&self, stream: StreamState) {
+        let mut streams = self.streams.lock();
+        if streams.len() < SHOWN_MAX {
+            streams.insert(0, Arc::new(stream));
+        }
     }
 
     pub(crate) fn snapshot(&self) -> NodeSnapshot {
@@ -479,6 +503,8 @@ impl NodeState {
             waiting_bytes: self.memory.0.content(),
             refusals: self.refusals.lock().clone(),
             last_error: self.last_error.lock().clone(),
+            left_error: (self.left_error.lock().as_ref())
+                .map(|(name, error)| format!("{name}: {error}")),
             folders: self.folders.iter().map(of_folder).collect(),
             streams: streams.iter().map(of_stream).collect(),
             ..self.counters.snapshot()

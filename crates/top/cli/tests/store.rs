@@ -73,7 +73,7 @@ budget = "64 MiB"
 [write]
 sync_interval = "20 ms"
 buffer_bytes = "1 MiB"
-preallocate_bytes = "4 MiB"
+preallocate_bytes = "1 MiB"
 file_bytes = "4 MiB"
 [[listen]]
 address = "{listens}"

@@ -106,7 +106,7 @@ impl Conductor {
             spill.problems.iter().map(|text| format!("spill of {}: {text}", spill.target))
         });
         warnings.extend(problems);
-        warnings.extend(meaning.store_error.clone());
+        warnings.extend(meaning.store_errors.iter().cloned());
         if let Some(age) = self.shared.disk.silent() {
             let folder = self.configuration.recorder.folder.display();
             warnings.push(format!("the disk of {folder} has not answered for {} s", age.as_secs()));

@@ -83,14 +83,19 @@ impl Watching {
             sources: Vec::new(),
             counts: api::SourceCounts::default(),
             store: Some(store),
-            store_error: seen
-                .snapshot
-                .last_error
-                .as_ref()
-                .map(|error| format!("the last connection that failed: {error}")),
+            store_errors: errors(&seen.snapshot),
             changes,
         }
     }
+}
+
+fn errors(snapshot: &NodeSnapshot) -> Vec<String> {
+    let of_connection = snapshot.last_error.iter();
+    let of_connection =
+        of_connection.map(|error| format!("the last connection that failed: {error}"));
+    let left = snapshot.left_error.iter();
+    let left = left.map(|error| format!("a stream that nobody sends cannot be closed: {error}"));
+    of_connection.chain(left).collect()
 }
 
 fn state_of(figures: &StoreFigures, seen: &StoreSeen) -> api::Store {

@@ -154,7 +154,11 @@ fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
         assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());
     }
     rig.stream().has_ended = true;
-    assert_eq!(rig.look(20).verdict.text, "storing nothing: no recorder sends");
+    rig.seen.snapshot.left_error = Some("run-0: file 1 is missing".to_owned());
+    let meaning = rig.look(20);
+    assert_eq!(meaning.verdict.text, "storing nothing: no recorder sends");
+    let error = "a stream that nobody sends cannot be closed: run-0: file 1 is missing";
+    assert_eq!(meaning.store_errors, [error]);
     assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());
 }
 

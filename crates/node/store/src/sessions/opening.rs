@@ -12,7 +12,7 @@ use super::{
     Ended, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX, Said, Session, Sessions,
 };
 use crate::frames::HeaderParts;
-use crate::receive::{NotOpened, Order, Slot, Stream};
+use crate::receive::{Left, NotOpened, Order, Slot, Stream};
 use crate::state::{Sender, StreamKey};
 
 impl Sessions {
@@ -131,9 +131,7 @@ impl Sessions {
                 return Err(Ended::new(ByeReason::TOO_MANY, 1_000, STREAMS_MAX as u64, text));
             }
             None => {
-                if let Some((_, idle_ns)) = self.failed.get_mut(name) {
-                    *idle_ns = 0;
-                }
+                self.left.get_mut(name).into_iter().for_each(Left::asked_for);
                 // The node is there as long as this agent.
                 let _asked = self.orders.send(Order::Open(key));
                 self.streams.insert(name.to_owned(), Slot::Opening);

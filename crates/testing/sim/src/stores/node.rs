@@ -11,10 +11,11 @@ use catchment_net::LinkAccess;
 use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFaults, StoreWatch, VirtualClock,
 };
-use catchment_store::{Assembly, AssemblyParts, NodeObserver, StoreConfig};
+use catchment_store::{Assembly, AssemblyParts, NodeObserver, StoreConfig, StreamSnapshot};
 
 use super::plan::NodePlan;
 use crate::case::Case;
+use crate::plan::S;
 use crate::recorder::{Called, Slot};
 
 /// A storage node.
@@ -34,6 +35,10 @@ pub(super) struct SimNode {
     /// durable may be there in part.
     pub(super) is_unrepaired: bool,
     is_calm: bool,
+    /// Since when it has nothing to write, when that was looked at last, and whether it was so for
+    /// long enough.
+    rests_ns: Option<u64>,
+    pub(super) has_rested: bool,
 }
 
 /// A node that runs.
@@ -67,6 +72,8 @@ impl SimNode {
             lives: 0,
             is_unrepaired: false,
             is_calm: false,
+            rests_ns: None,
+            has_rested: false,
         }
     }
 
@@ -158,6 +165,20 @@ impl SimNode {
         self.plan.times.faults = StoreFaults::default();
         let watches = self.life.iter().flat_map(|life| life.watches.lock().clone());
         watches.for_each(|watch| watch.set_faults(StoreFaults::default()));
+    }
+
+    /// Whether it has had nothing to write for as long as it keeps streams that nobody sends: what
+    /// earlier lives have left, or a writer that failed, is closed.
+    pub(super) fn is_at_rest(&mut self, now_ns: u64) -> bool {
+        let Some(life) = self.life.as_ref().filter(|_| !self.has_ended()) else { return true };
+        let is_closed = |stream: &StreamSnapshot| stream.has_ended || stream.is_left;
+        let is_idle = life.slots.len() <= 1
+            && !life.assembly.has_orders()
+            && life.observer.snapshot().streams.iter().all(is_closed);
+        let since_ns = *self.rests_ns.get_or_insert(now_ns);
+        self.rests_ns = is_idle.then_some(since_ns);
+        self.has_rested = is_idle && now_ns - since_ns >= self.plan.close_after_ns + S;
+        self.has_rested
     }
 
     /// Whether all its agents have ended.

@@ -35,6 +35,11 @@ pub(super) fn check(outcome: &Outcome<'_>) -> Result<u64, String> {
         if let Some(frame) = told.frames.iter().find(|frame| !own.contains(frame)) {
             return Err(named(format!("frame {frame} was durable, and is not there")));
         }
+        let all = walked(&node.files)?;
+        let open = all.iter().find(|(_, file)| node.has_rested && file.toc.is_none());
+        if let Some((path, _)) = open {
+            return Err(named(format!("{} is not closed", path.display())));
+        }
     }
     let required = check_ledger(outcome, outcome.plan.target, &stored)?;
     check_reader(outcome, &stored)?;

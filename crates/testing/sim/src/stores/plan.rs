@@ -179,7 +179,7 @@ fn node_plan(case: &Case, node: usize, stop_ns: u64) -> NodePlan {
         buffers: (2 + chance.index(4), 64 << 10),
         file_bytes: [128 << 10, 512 << 10, 1 << 30][chance.index(3)],
         memory_bytes: if is_small { 6 << 20 } else { 32 << 20 },
-        close_after_ns: [300 * MS, 5 * S, 60 * S][chance.index(3)],
+        close_after_ns: [300 * MS, 5 * S, 20 * S][chance.index(3)],
         window_bytes: [2 << 10, 64 << 10, 256 << 10][chance.index(3)],
         has_single_bytes: has(&mut chance, Fault::SingleBytes),
         late_ns: if has(&mut chance, Fault::LateAnswers) { 300 * MS } else { MS },

@@ -109,12 +109,16 @@ impl World<'_> {
     fn work(&mut self) -> Result<(), String> {
         let (sources, mut sent) = (self.plan.sources.len(), 0);
         let mut happenings = self.plan.happenings.iter().copied().peekable();
-        let (mut has_stopped, mut nodes_stopped) = (false, false);
+        let (mut has_stopped, mut are_calm, mut nodes_stopped) = (false, false, false);
         for step in 0..STEPS_MAX {
             let is_over = self.recorder.slots.is_empty();
-            if is_over && !nodes_stopped {
+            if is_over && !are_calm {
+                are_calm = true;
+                self.calm_nodes();
+            }
+            if is_over && !nodes_stopped && step % LOOK_EVERY == 0 && self.are_at_rest() {
                 nodes_stopped = true;
-                self.end_nodes();
+                self.nodes.iter_mut().for_each(SimNode::stop);
             }
             if is_over && self.nodes.iter().all(SimNode::has_ended) {
                 return Ok(());
@@ -211,11 +215,17 @@ impl World<'_> {
         self.trace.push(self.clock.now_ns(), Event::Told(format!("node {node} begins")));
     }
 
-    /// The recorder has ended: nodes that are there are told to end, and no others come back.
-    fn end_nodes(&mut self) {
+    /// The recorder has ended: nodes that are there close what they have, and no others come back.
+    fn calm_nodes(&mut self) {
         self.returns.clear();
         self.restarts.clear();
-        self.nodes.iter_mut().for_each(SimNode::stop);
+        self.nodes.iter_mut().for_each(SimNode::calm);
+    }
+
+    fn are_at_rest(&mut self) -> bool {
+        let now_ns = self.clock.now_ns();
+        let each = self.nodes.iter_mut().map(|node| node.is_at_rest(now_ns));
+        each.fold(true, |all, is_at_rest| all & is_at_rest)
     }
 
     fn deliver(&mut self, source: usize, event: u64) {

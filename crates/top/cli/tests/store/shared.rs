@@ -118,6 +118,6 @@ fn builders_share_nodes_over_restarts_and_lose_nothing() {
     );
     assert!(bytes.iter().all(|&one| one > 0), "{bytes:?}");
     for node in nodes {
-        assert_eq!(interrupt(node.store), Some(0));
+        assert_eq!(node.end(), Some(0));
     }
 }

@@ -1,6 +1,7 @@
 //! The real binary, for the tests that run it.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+use std::borrow::BorrowMut;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -97,7 +98,8 @@ pub fn only_run(folder: &Path) -> PathBuf {
 }
 
 /// Ends a recorder in order; returns its exit code.
-pub fn interrupt(mut recorder: Child) -> Option<i32> {
+pub fn interrupt(mut recorder: impl BorrowMut<Child>) -> Option<i32> {
+    let recorder = recorder.borrow_mut();
     // SAFETY: the process is our child, and not waited for yet.
     assert_eq!(unsafe { libc::kill(recorder.id() as i32, libc::SIGINT) }, 0);
     recorder.wait().unwrap().code()
