@@ -21,7 +21,7 @@ use catchment_writer::{Disks, WriteCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::StoreConfig;
-use crate::host::{Events, Handle, Host, HostDisks, OnThreads, plan};
+use crate::host::{Events, HasEnded, Host, HostDisks, OnThread, plan};
 use crate::items::Item;
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
 use crate::sessions::CONNECTIONS_MAX;
@@ -108,13 +108,12 @@ impl Node {
         });
         let system = |what| move |source| StoreError::System { what, source };
         let clock = Clock::start();
-        let host = OnThreads { clock, state: Arc::clone(&state) };
+        let host = OnThread::new(clock).map_err(system("an event"))?;
         let manager = Manager::new(config, host, Arc::clone(&state));
         let manage = move || manager.run(&ordered, &answers);
         let manager = std::thread::Builder::new().name("streams".to_owned()).spawn(manage);
         let manager = Some(manager.map_err(system("a thread"))?);
-        let events = Arc::new(Events(Arc::clone(&state)));
-        let mut threads = Threads::new(clock, Arc::new(ThreadTimes::default()), events);
+        let mut threads = Threads::new(clock, Arc::new(ThreadTimes::default()), Arc::new(Events));
         threads
             .spawn(receive, plan(RECEIVE.to_owned(), Box::new(readiness)))
             .map_err(system("a thread"))?;
@@ -178,15 +177,15 @@ pub(crate) struct Manager<H: Host> {
     config: StoreConfig,
     pub(crate) host: H,
     state: Arc<NodeState>,
-    writers: BTreeMap<String, Running<H::Handle>>,
+    writers: BTreeMap<String, Running>,
     /// Folders in which a stream cannot go on, since what it has there cannot be ended.
     left_out: BTreeMap<String, Vec<PathBuf>>,
 }
 
 /// A writer that was begun, and what it shows.
-struct Running<W> {
+struct Running {
     state: Arc<StreamState>,
-    writer: W,
+    has_ended: HasEnded,
 }
 
 impl<H: Host> Manager<H> {
@@ -209,13 +208,12 @@ impl<H: Host> Manager<H> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let writers = self.writers.values_mut();
-        writers.filter_map(|running| running.writer.join()).next()
+        self.host.end()
     }
 
     /// Forgets writers that have ended as they were asked to.
     fn forget_ended(&mut self) {
-        self.writers.retain(|_, one| !one.writer.has_ended() || one.state.has_failed());
+        self.writers.retain(|_, one| !one.has_ended.get() || one.state.has_failed());
     }
 
     pub(crate) fn carry_out(&mut self, order: Order) -> Answer {
@@ -249,11 +247,10 @@ impl<H: Host> Manager<H> {
     fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
         let (mut fault, mut left) = (None, None);
-        if let Some(running) = self.writers.get_mut(&key.name) {
-            if !running.writer.has_ended() {
+        if let Some(running) = self.writers.get(&key.name) {
+            if !running.has_ended.get() {
                 return Err(later("its files are being closed".to_owned()));
             }
-            let failed = running.writer.join();
             fault = running.state.fault.lock().clone();
             let state = Arc::clone(&running.state);
             if let Some(fault) = &fault {
@@ -266,9 +263,6 @@ impl<H: Host> Manager<H> {
                 if let Some(last) = left.next_index.checked_sub(1) {
                     left.files.iter_mut().for_each(|one| one.cut_behind(last));
                 }
-            }
-            if let Some(name) = failed {
-                return Err(later(format!("the thread {name} has failed")));
             }
         }
         let folders = self.folders_of(&key.name);
@@ -291,10 +285,10 @@ impl<H: Host> Manager<H> {
         let (writer, waker, park) = parts.map_err(|error| later(error.to_string()))?;
         let name = state.key.name.clone();
         let begun = self.host.begin(&name, writer, park);
-        let writer = begun.map_err(|error| later(error.to_string()))?;
+        let writer_ended = begun.map_err(|error| later(error.to_string()))?;
         self.state.count(|counters| &counters.disk_faults, u64::from(fault.is_some()));
         self.state.show(&state);
-        let running = Running { state: Arc::clone(&state), writer };
+        let running = Running { state: Arc::clone(&state), has_ended: writer_ended };
         self.writers.insert(name, running);
         Ok(OpenedStream { state, input, waker, has_ended, is_new, generation })
     }
