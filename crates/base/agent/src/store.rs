@@ -147,8 +147,11 @@ pub trait FolderStore: Store {
     /// file.
     fn opened_bytes(&self) -> Option<u64>;
 
-    /// Abandons and deletes the file that was requested and not taken.
+    /// Abandons the file that was requested and not taken, and has it deleted.
     fn discard_opened(&mut self);
+
+    /// Whether a file that was made and abandoned is not deleted yet.
+    fn is_removing(&self) -> bool;
 
     /// The end of an open file's blocks: up to there it can be written on a full disk.
     fn blocks_bytes(&mut self, file: FileId) -> u64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use catchment_model::limits::DISK_ALIGN_BYTES;
 use catchment_telemetry::ThreadTimes;
 
-use crate::{DiskError, FaultPlan, Waker};
+use crate::{DiskError, DiskHelpers, FaultPlan, Waker};
 
 /// How writes reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -27,6 +27,8 @@ pub struct DiskConfig {
     pub name: Option<String>,
     /// Wakes the thread of another disk, which is that of this one, too.
     pub beside: Option<Waker>,
+    /// The helper threads, if this disk shares those of others in its folder.
+    pub helpers: Option<DiskHelpers>,
     /// Bytes of one buffer: a multiple of 4 KiB, at most 256 MiB.
     pub buffer_bytes: usize,
     /// Buffers in the pool, 2 to 1,024. This is also the maximum number of writes in flight.
@@ -43,7 +45,7 @@ pub struct DiskConfig {
     pub engine: EngineChoice,
     /// Time between two syncs, for [`Disk::sync_due`](crate::Disk::sync_due).
     pub sync_interval_ns: u64,
-    /// Where the helper threads register their CPU time.
+    /// Where the threads of this disk alone register their CPU time.
     pub threads: Option<Arc<ThreadTimes>>,
     /// Injected faults. For tests; `None` everywhere else.
     pub faults: Option<FaultPlan>,
@@ -54,6 +56,7 @@ impl Default for DiskConfig {
         Self {
             name: None,
             beside: None,
+            helpers: None,
             buffer_bytes: 4 << 20,
             buffer_count: 8,
             preallocate_bytes: 1 << 30,

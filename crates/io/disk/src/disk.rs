@@ -10,7 +10,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, NewFile, Presence};
@@ -24,10 +23,10 @@ use crate::descriptors;
 use crate::engine::{self, Done, Engine};
 use crate::engine::{Slot, Slots, Step, Target};
 use crate::error::DiskError;
-use crate::event::{DiskSleeper, Event, Waker};
+use crate::event::{DiskSleeper, Event, IMPATIENT, Waker};
 use crate::faults::{FaultControl, Faulty, number_of};
 use crate::files::{self, Created};
-use crate::helper::{self, Helpers, Job, Reply};
+use crate::helper::{self, DiskHelpers, Helpers, Job, Reply};
 use crate::open_file::{FileState, OpenFile};
 use crate::opening::Opening;
 use crate::room::{Expected, Room, RoomEstimate};
@@ -52,8 +51,10 @@ pub struct Disk {
     done: Vec<Done>,
     files: Vec<OpenFile>,
     ahead: Opening,
+    /// Files opened ahead that are being removed.
+    removing: usize,
     /// Whether something may complete without an event.
-    impatient: Arc<AtomicBool>,
+    is_impatient: bool,
     /// The file to make once the unwanted one has been opened and removed.
     next: Option<NewFile>,
     /// The file system of the first file.
@@ -104,8 +105,9 @@ impl Disk {
             chosen.engine = Box::new(Faulty::new(chosen.engine, plan.clone(), slots));
         }
         let faults = config.faults.as_ref().map(|plan| plan.control.clone());
-        let helpers = Helpers::start(FILES_MAX + 2, &event, faults.as_ref(), &config)
-            .map_err(resource("a helper thread"))?;
+        let helpers = config.helpers.clone();
+        let helpers = helpers.map_or_else(|| DiskHelpers::start(1, &config), Ok)?;
+        let helpers = Helpers::new(helpers, Arc::clone(&event), faults.clone());
         Ok(Self {
             stats: Arc::new(DiskStats::new(chosen.engine.name(), fill)),
             engine: chosen.engine,
@@ -118,7 +120,8 @@ impl Disk {
             done: Vec::with_capacity(slots),
             files: Vec::with_capacity(FILES_MAX),
             ahead: Opening::None,
-            impatient: Arc::default(),
+            removing: 0,
+            is_impatient: false,
             next: None,
             device: None,
             aside: Aside::default(),
@@ -161,7 +164,7 @@ impl Disk {
     /// The handle with which a thread sleeps until this disk, or one of its wakers, has something
     /// for it.
     pub fn sleeper(&self) -> DiskSleeper {
-        DiskSleeper::new(Arc::clone(&self.event), Arc::clone(&self.impatient))
+        DiskSleeper::of(Arc::clone(&self.event))
     }
 
     /// Makes a file now, and preallocates its first step. Blocks until the disk is done: for the
@@ -222,10 +225,17 @@ impl Disk {
         self.ahead.blocks_bytes()
     }
 
-    /// Abandons the file opened ahead, if there is one, and removes it.
+    /// Abandons the file opened ahead, if there is one, and has a helper thread remove it.
     pub fn discard_opened(&mut self) {
         self.next = None;
-        self.ahead.discard();
+        let Some(created) = self.ahead.discard() else { return };
+        self.removing += usize::from(self.helpers.send(Job::Remove(created)).is_ok());
+    }
+
+    /// Whether a file that was there and abandoned is not removed yet. [`poll`](Self::poll) notices
+    /// its end.
+    pub fn is_removing(&self) -> bool {
+        self.removing > 0
     }
 
     /// Requests that a helper thread check the free space and whether the file still exists with
@@ -413,13 +423,18 @@ impl Disk {
         self.begin_syncs(completions);
         self.begin_finishes(completions);
         self.engine.submit();
-        self.impatient.store(self.engine.is_impatient(), Relaxed);
+        if self.engine.is_impatient() != self.is_impatient {
+            self.is_impatient = !self.is_impatient;
+            self.event.set_impatient(self.is_impatient);
+        }
     }
 
-    /// Nothing is in progress, in the kernel or at a helper.
-    fn is_idle(&self) -> bool {
+    /// Whether nothing is in progress, in the kernel or at a helper, and no file is open ahead:
+    /// dropping the disk then waits for nothing.
+    pub fn is_idle(&self) -> bool {
         let preallocating = self.files.iter().any(|open| open.preallocating);
-        self.pending() == 0 && !self.ahead.is_under_way() && !preallocating && !self.is_looking()
+        let is_opening = self.ahead.path().is_some() || self.is_removing();
+        self.pending() == 0 && !is_opening && !preallocating && !self.is_looking()
     }
 
     fn advance(&mut self, done: Done, completions: &mut Vec<Completion>) {
@@ -469,11 +484,17 @@ impl Disk {
     fn take_reply(&mut self, reply: Reply, completions: &mut Vec<Completion>) {
         match reply {
             Reply::Opened(result) => {
-                self.room.preallocated(self.ahead.ended(result));
-                if let Some(new) = self.next.take() {
+                let (is_unwanted, next) = (self.ahead.is_unwanted(), self.next.take());
+                self.ahead.ended(result);
+                if is_unwanted {
+                    self.discard_opened();
+                }
+                self.room.preallocated(self.ahead.blocks_bytes().unwrap_or(0));
+                if let Some(new) = next {
                     self.ask_for(new);
                 }
             }
+            Reply::Removed => self.removing -= 1,
             Reply::Preallocated { file, from, result } => {
                 let Some(open) = self.files.iter_mut().find(|open| open.id == file) else { return };
                 let step_bytes = self.preallocation.step_bytes;
@@ -638,11 +659,13 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.engine.let_go();
+        self.discard_opened();
         let mut completions = Vec::new();
         let deadline = Instant::now() + DROP_WAIT_MAX;
         self.pump(&mut completions);
         while !self.is_idle() && Instant::now() < deadline {
-            self.sleeper().sleep(DROP_WAIT_MAX);
+            // Not on the event: the thread of the disks beside this one may sleep on it.
+            std::thread::sleep(IMPATIENT);
             self.pump(&mut completions);
         }
         if self.slots.busy() > 0 {
@@ -653,7 +676,9 @@ impl Drop for Disk {
         if !self.is_idle() {
             self.helpers.abandon();
         }
-        self.discard_opened();
+        if self.is_impatient {
+            self.event.set_impatient(false);
+        }
     }
 }
 

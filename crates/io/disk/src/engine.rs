@@ -298,6 +298,8 @@ impl Uring {
             return Err(io::Error::from_raw_os_error(libc::ENOSYS));
         }
         ring.submitter().register_eventfd(event.raw())?;
+        // A kernel before 5.15 has no such limit to set.
+        let _limited = ring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
         // SAFETY: the memory belongs to the pool, which outlives the ring.
         let refused = unsafe { ring.submitter().register_buffers(&pool.vectors()) }.err();
         let registered = refused.is_none();
@@ -355,6 +357,11 @@ impl Engine for Uring {
         !unsafe { self.ring.submission_shared() }.is_empty()
     }
 }
+
+/// The most operations of the disks of one thread that may wait in the kernel, each in a worker of
+/// its own. The kernel's limit is four for each CPU: so few that the operations of one disk that
+/// hangs stop those of all others. A worker is there only while an operation waits.
+const WORKERS_MAX: u32 = 2_048;
 
 /// Consecutive results without progress after which an operation is abandoned.
 const TRIES_MAX: u32 = 100;

@@ -80,7 +80,7 @@ pub enum DiskError {
         /// The maximum.
         limit: usize,
     },
-    /// A helper thread has ended prematurely.
+    /// A helper thread has ended prematurely, or has more jobs than the disks can have.
     #[error("a helper thread of the disk has ended")]
     HelperGone,
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Wakes a thread in [`DiskSleeper::sleep`], so that one thread can wait for its disk and for work
@@ -28,35 +28,34 @@ impl Waker {
     }
 }
 
-/// The handle with which the thread that owns a disk sleeps.
+/// The handle with which a thread sleeps that owns a disk, or several that were made beside each
+/// other.
 #[derive(Clone, Debug)]
 pub struct DiskSleeper {
     event: Arc<Event>,
-    /// Something may complete without an event.
-    impatient: Arc<AtomicBool>,
-    /// The same of other disks of the thread.
-    others: Vec<Arc<AtomicBool>>,
 }
 
 impl DiskSleeper {
-    pub(crate) fn new(event: Arc<Event>, impatient: Arc<AtomicBool>) -> Self {
-        Self { event, impatient, others: Vec::new() }
+    /// For a thread whose disks are still to be made, beside its [`waker`](Self::waker).
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self::of(Arc::new(Event::new()?)))
     }
 
-    /// Waits for another disk of the thread, too, which was made beside this one.
-    ///
-    /// # Panics
-    /// The disks do not share what wakes them.
-    pub fn add(&mut self, other: Self) {
-        assert!(Arc::ptr_eq(&self.event, &other.event), "disks of one thread");
-        self.others.push(other.impatient);
-        self.others.extend(other.others);
+    pub(crate) fn of(event: Arc<Event>) -> Self {
+        Self { event }
+    }
+
+    /// The handle with which other threads wake this one.
+    pub fn waker(&self) -> Waker {
+        Waker::new(Arc::clone(&self.event))
     }
 
     /// Sleeps until something has completed, until [`Waker::wake`], or until the time is over.
     pub fn sleep(&self, timeout: Duration) {
-        let mut all = std::iter::once(&self.impatient).chain(&self.others);
-        let is_impatient = all.any(|one| one.load(Relaxed));
+        let is_impatient = self.event.impatient.load(Relaxed) > 0;
         let most = if is_impatient { IMPATIENT } else { timeout };
         // Whether signalled or not, the caller checks everything again.
         let _signalled = self.event.wait(timeout.min(most));
@@ -70,6 +69,8 @@ pub(crate) const IMPATIENT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Event {
     fd: OwnedFd,
+    /// Disks of which something may complete without an event.
+    impatient: AtomicUsize,
 }
 
 impl Event {
@@ -80,11 +81,19 @@ impl Event {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: `fd` was just made and has no other owner.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, impatient: AtomicUsize::new(0) })
     }
 
     pub(crate) fn raw(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+
+    /// Something of one more disk may complete without an event, or of one less.
+    pub(crate) fn set_impatient(&self, is_impatient: bool) {
+        match is_impatient {
+            true => self.impatient.fetch_add(1, Relaxed),
+            false => self.impatient.fetch_sub(1, Relaxed),
+        };
     }
 
     pub(crate) fn signal(&self) {

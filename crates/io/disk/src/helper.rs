@@ -1,14 +1,16 @@
-//! The two threads that do a disk's slow work: one opens, preallocates and checks the free space,
-//! one finishes.
+//! The two threads that do a disk's slow work: one opens, preallocates, removes and checks the free
+//! space, one finishes.
 //!
 //! There are two because the sync at the end of a file may take seconds, and the file being written
-//! must get its next blocks meanwhile.
+//! must get its next blocks meanwhile. Disks in one folder, which wait for the same device, may
+//! share them ([`DiskHelpers`]).
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
 use catchment_agent::{FileEnd, NewFile, Presence};
@@ -16,6 +18,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::aside;
 use crate::config::DiskConfig;
+use crate::disk::FILES_MAX;
 use crate::error::DiskError;
 use crate::event::Event;
 use crate::faults::FaultControl;
@@ -35,6 +38,8 @@ pub(crate) enum Job {
         from: u64,
         how: Preallocation,
     },
+    /// Remove a file that was opened ahead and is not wanted.
+    Remove(Created),
     /// Check the free space, and whether the file still exists.
     Look {
         file: u64,
@@ -60,6 +65,7 @@ pub(crate) enum Job {
 
 pub(crate) enum Reply {
     Opened(Result<Created, DiskError>),
+    Removed,
     Preallocated { file: u64, from: u64, result: io::Result<u64> },
     Looked { file: u64, room: Option<Room>, presence: Presence },
     LookedAt { room: Option<Room>, device: Option<u64> },
@@ -67,49 +73,102 @@ pub(crate) enum Reply {
     Appended { text: String, result: io::Result<()> },
 }
 
-/// The threads and the queues to and from them.
-pub(crate) struct Helpers {
-    ahead: Option<Sender<Job>>,
-    finish: Option<Sender<Job>>,
-    replies: Receiver<Reply>,
+/// The helper threads of one disk, or of several in one folder, which keep them for as long as one
+/// of them has a clone.
+#[derive(Clone, Debug)]
+pub struct DiskHelpers(Arc<Pair>);
+
+#[derive(Debug)]
+struct Pair {
+    ahead: Option<Sender<Order>>,
+    finish: Option<Sender<Order>>,
     threads: Vec<JoinHandle<()>>,
+    /// Whether one of them hangs, and is not waited for.
+    is_abandoned: AtomicBool,
+}
+
+/// A job, and where its reply goes.
+struct Order {
+    job: Job,
+    replies: Sender<Reply>,
+    event: Arc<Event>,
+    faults: Option<FaultControl>,
+}
+
+impl DiskHelpers {
+    /// Starts the threads for that many disks at a time, with the names that `config` gives them.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(disks_max: usize, config: &DiskConfig) -> Result<Self, DiskError> {
+        Self::with_threads(disks_max, config)
+            .map_err(|source| DiskError::Resource { what: "a helper thread", source })
+    }
+
+    fn with_threads(disks_max: usize, config: &DiskConfig) -> io::Result<Self> {
+        let (ahead, ahead_orders) = bounded(disks_max * JOBS_MAX);
+        let (finish, finish_orders) = bounded(disks_max * JOBS_MAX);
+        let (ahead, finish, is_abandoned) = (Some(ahead), Some(finish), AtomicBool::new(false));
+        let mut pair = Pair { ahead, finish, threads: Vec::new(), is_abandoned };
+        for (name, orders) in [("disk-ahead", ahead_orders), ("disk-finish", finish_orders)] {
+            let (name, times) = (config.thread(name), config.threads.clone());
+            let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
+                let _time = times.as_ref().map(|times| times.register(name));
+                work(&orders);
+            })?;
+            pair.threads.push(thread);
+        }
+        Ok(Self(Arc::new(pair)))
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.ahead = None;
+        self.finish = None;
+        if *self.is_abandoned.get_mut() {
+            return;
+        }
+        for thread in self.threads.drain(..) {
+            // The threads do nothing that can panic; if one did, nothing could report it.
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// The helper threads, as one disk sees them.
+pub(crate) struct Helpers {
+    threads: DiskHelpers,
+    sender: Sender<Reply>,
+    replies: Receiver<Reply>,
+    event: Arc<Event>,
+    faults: Option<FaultControl>,
 }
 
 impl Helpers {
-    /// Starts the threads. `jobs_max` bounds the number of jobs, so that no send ever waits.
-    pub(crate) fn start(
-        jobs_max: usize,
-        event: &Arc<Event>,
-        faults: Option<&FaultControl>,
-        config: &DiskConfig,
-    ) -> io::Result<Self> {
-        let (ahead, ahead_jobs) = bounded(jobs_max);
-        let (finish, finish_jobs) = bounded(jobs_max);
-        let (reply_sender, replies) = bounded(2 * jobs_max);
-        let mut helpers =
-            Self { ahead: Some(ahead), finish: Some(finish), replies, threads: Vec::new() };
-        for (name, jobs) in [("disk-ahead", ahead_jobs), ("disk-finish", finish_jobs)] {
-            let (replies, event) = (reply_sender.clone(), Arc::clone(event));
-            let (faults, times) = (faults.cloned(), config.threads.clone());
-            let name = config.thread(name);
-            let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
-                let _time = times.as_ref().map(|times| times.register(name));
-                work(&jobs, &replies, &event, faults.as_ref());
-            })?;
-            helpers.threads.push(thread);
-        }
-        Ok(helpers)
+    pub(crate) fn new(
+        threads: DiskHelpers,
+        event: Arc<Event>,
+        faults: Option<FaultControl>,
+    ) -> Self {
+        // For the jobs of both threads, so that no reply ever waits.
+        let (sender, replies) = bounded(2 * JOBS_MAX);
+        Self { threads, sender, replies, event, faults }
     }
 
     /// Passes a job to its thread; never waits.
     pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
         let queue = match job {
-            Job::Open { .. } | Job::Preallocate { .. } | Job::Look { .. } | Job::LookAt { .. } => {
-                &self.ahead
-            }
-            Job::Finish { .. } | Job::Append { .. } => &self.finish,
+            Job::Open { .. }
+            | Job::Preallocate { .. }
+            | Job::Remove(_)
+            | Job::Look { .. }
+            | Job::LookAt { .. } => &self.threads.0.ahead,
+            Job::Finish { .. } | Job::Append { .. } => &self.threads.0.finish,
         };
-        let sent = queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok());
+        let (replies, event) = (self.sender.clone(), Arc::clone(&self.event));
+        let order = Order { job, replies, event, faults: self.faults.clone() };
+        let sent = queue.as_ref().is_some_and(|queue| queue.try_send(order).is_ok());
         if sent { Ok(()) } else { Err(DiskError::HelperGone) }
     }
 
@@ -118,32 +177,19 @@ impl Helpers {
     }
 
     /// Lets the threads end when they can, instead of waiting for them.
-    pub(crate) fn abandon(&mut self) {
-        self.threads.clear();
+    pub(crate) fn abandon(&self) {
+        self.threads.0.is_abandoned.store(true, Relaxed);
     }
 }
 
-impl Drop for Helpers {
-    fn drop(&mut self) {
-        self.ahead = None;
-        self.finish = None;
-        for thread in self.threads.drain(..) {
-            // The threads do nothing that can panic; if one did, nothing could report it.
-            let _ended = thread.join();
-        }
-    }
-}
+/// Jobs of a disk for each of the threads: of every file, of one that is opened ahead, and an
+/// append.
+const JOBS_MAX: usize = FILES_MAX + 3;
 
-fn work(
-    jobs: &Receiver<Job>,
-    replies: &Sender<Reply>,
-    event: &Event,
-    faults: Option<&FaultControl>,
-) {
-    for job in jobs {
-        if replies.send(perform(job, faults)).is_err() {
-            return;
-        }
+fn work(orders: &Receiver<Order>) {
+    for Order { job, replies, event, faults } in orders {
+        // A disk that was dropped while this one hung wants no reply.
+        let _wanted = replies.send(perform(job, faults.as_ref())).is_ok();
         event.signal();
     }
 }
@@ -162,6 +208,12 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
         Job::Preallocate { file, handle, from, how } => {
             let result = files::preallocate(&handle, from, how, faults);
             Reply::Preallocated { file, from, result }
+        }
+        Job::Remove(Created { handle, path, .. }) => {
+            drop(handle);
+            // It is empty. If it cannot be removed, repair recognises it by that.
+            let _removed = std::fs::remove_file(path);
+            Reply::Removed
         }
         Job::Look { file, expected } => {
             // Unknown if the file system does not report it.

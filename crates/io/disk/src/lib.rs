@@ -52,6 +52,7 @@ pub use disk::{Disk, FILES_MAX, SYNCS_MAX};
 pub use error::DiskError;
 pub use event::{DiskSleeper, Waker};
 pub use faults::{FaultControl, FaultPlan};
+pub use helper::DiskHelpers;
 pub use measure::{WriteRate, measure_direct_copy, measure_direct_write};
 pub use page_cache::PageCache;
 pub use read::{

@@ -33,11 +33,6 @@ impl Opening {
         matches!(self, Self::Unwanted(_))
     }
 
-    /// Whether the helper is making it.
-    pub(crate) fn is_under_way(&self) -> bool {
-        matches!(self, Self::Asked(_) | Self::Unwanted(_))
-    }
-
     /// The end of the blocks of the file that can be taken.
     pub(crate) fn blocks_bytes(&self) -> Option<u64> {
         match self {
@@ -46,30 +41,22 @@ impl Opening {
         }
     }
 
-    /// Takes the result. Returns the bytes that were preallocated.
-    pub(crate) fn ended(&mut self, result: Result<Created, DiskError>) -> u64 {
-        let unwanted = matches!(self, Self::Unwanted(_));
+    /// Takes the result.
+    pub(crate) fn ended(&mut self, result: Result<Created, DiskError>) {
         *self = match result {
             Ok(created) => Self::Opened(created),
             Err(error) => Self::Failed(error),
         };
-        if unwanted {
-            self.discard();
-        }
-        self.blocks_bytes().unwrap_or(0)
     }
 
-    /// Removes the file, now or when it has been made.
-    pub(crate) fn discard(&mut self) {
-        *self = match std::mem::take(self) {
-            Self::Asked(path) | Self::Unwanted(path) => Self::Unwanted(path),
-            Self::Opened(Created { handle, path, .. }) => {
-                drop(handle);
-                // It is empty. If it cannot be removed, repair recognises it by that.
-                let _removed = std::fs::remove_file(path);
-                Self::None
-            }
-            Self::None | Self::Failed(_) => Self::None,
-        };
+    /// Abandons the file. Returns the one that is there, and is to be removed.
+    #[must_use]
+    pub(crate) fn discard(&mut self) -> Option<Created> {
+        match std::mem::take(self) {
+            Self::Asked(path) | Self::Unwanted(path) => *self = Self::Unwanted(path),
+            Self::Opened(created) => return Some(created),
+            Self::None | Self::Failed(_) => {}
+        }
+        None
     }
 }

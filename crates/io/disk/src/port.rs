@@ -59,6 +59,10 @@ impl FolderStore for Disk {
         Self::discard_opened(self);
     }
 
+    fn is_removing(&self) -> bool {
+        Self::is_removing(self)
+    }
+
     fn blocks_bytes(&mut self, file: FileId) -> u64 {
         Self::blocks_bytes(self, file)
     }

@@ -335,7 +335,11 @@ fn a_file_opened_ahead_that_is_not_wanted_is_removed() {
     wait_for_opened(&mut disk);
     assert_eq!(disk.opened_bytes(), Some(1 << 20));
     disk.discard_opened();
-    assert!(!ahead.exists() && disk.take_opened().is_none());
+    assert!(disk.take_opened().is_none());
+    while disk.is_removing() {
+        wait(&mut disk, &mut Vec::new());
+    }
+    assert!(!ahead.exists() && disk.is_idle());
     ask_for(&mut disk, &ahead);
     disk.discard_opened();
     ask_for(&mut disk, &ahead);

@@ -4,7 +4,7 @@
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use catchment_disk::{CompletionKind, Disk, EngineChoice};
+use catchment_disk::{CompletionKind, Disk, DiskConfig, EngineChoice, FileId, SYNCS_MAX};
 use catchment_fixtures::wait_while;
 use catchment_network_folder::{NetworkFolder, Operation, Refused};
 
@@ -78,5 +78,47 @@ fn without_direct_writes_and_preallocation_short_writes_are_written_and_said() {
         let refusals: Vec<_> = disk.stats().refusals().collect();
         assert!(refusals[0].starts_with("refuses direct writes (O_DIRECT)"), "{refusals:?}");
         assert!(refusals[1].starts_with("does not preallocate (fallocate)"), "{refusals:?}");
+    }
+}
+
+#[test]
+fn syncs_that_hang_stop_no_other_disk_of_their_thread() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let here = tempfile::tempdir().expect("a folder");
+    let mut near = Disk::new(config(EngineChoice::Auto)).expect("a disk");
+    let mut completions = Vec::new();
+    let file = near.create(&path(here.path(), "a")).expect("a new file");
+    write(&mut near, file, 0, 4, 1, &mut completions);
+    // More syncs than four for each CPU, which is the kernel's limit for what waits at a time.
+    let mut far: Vec<(Disk, FileId)> = (0..8)
+        .map(|number: u32| {
+            let beside = Some(near.waker());
+            let config = DiskConfig { beside, ..config(EngineChoice::Auto) };
+            let mut disk = Disk::new(config).expect("a disk");
+            let file = disk.create(&path(remote.path(), &number.to_string())).expect("a new file");
+            (disk, file)
+        })
+        .collect();
+    let stalled = remote.stall(Operation::Sync);
+    for (disk, file) in &mut far {
+        (0..SYNCS_MAX).for_each(|token| disk.sync(*file, token as u64).expect("few syncs"));
+        disk.poll(&mut Vec::new());
+    }
+    let (done, is_done) = sync_channel(1);
+    let let_go = std::thread::spawn(move || {
+        let in_time = is_done.recv_timeout(LONG).is_ok();
+        drop(stalled);
+        in_time
+    });
+    wait_while(|| remote.waiting(Operation::Sync) == 0);
+    near.sync(file, 7).expect("few syncs");
+    while of_kind(&completions, CompletionKind::Sync).is_empty() {
+        wait(&mut near, &mut completions);
+    }
+    done.send(()).expect("somebody waits for it");
+    assert!(let_go.join().expect("no panic"), "the disk waited for the others");
+    all_good(&completions);
+    for (disk, _) in &mut far {
+        assert_eq!(drain(disk).len(), SYNCS_MAX);
     }
 }

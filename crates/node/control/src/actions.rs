@@ -72,11 +72,14 @@ struct Progress {
 }
 
 impl Actions {
-    /// Starts the thread.
+    /// Starts the thread, if there are actions.
     ///
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn start(shared: &Arc<NodeShared>) -> std::io::Result<Self> {
+        if shared.settings.actions.is_empty() {
+            return Ok(Self { queue: None, progress: Arc::default(), thread: None });
+        }
         let (queue, waiting) = bounded(QUEUE_MAX);
         let shared = Arc::clone(shared);
         let progress: Arc<Progress> = Arc::default();

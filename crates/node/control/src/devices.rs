@@ -28,8 +28,7 @@ use catchment_emulator::{
     EmulatorConfig, EmulatorError, EmulatorObserver, EmulatorReport, EmulatorThread,
     LinkEmulatorReport,
 };
-use catchment_model::{RunId, Utc};
-use catchment_net::run_of_timer;
+use catchment_model::Utc;
 use catchment_recorder::{
     Arrivals, FrontEnd, FrontEnds, Observer, Preflight, Recorder, RecorderConfig, RunSummary,
     Stage, Standby, Standing,
@@ -232,6 +231,8 @@ pub(crate) struct Devices {
     recorder: Sender<Job>,
     emulator: Sender<Job>,
     front_ends: Sender<Job>,
+    /// Of the devices' threads, and kept, since a node may have none.
+    done: Sender<Done>,
     pub(crate) results: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
     pub(crate) run_status: Arc<RunStatus>,
@@ -266,11 +267,12 @@ pub(crate) fn specs(configuration: &Configuration) -> Vec<DeviceSpec> {
 }
 
 impl Devices {
-    /// Starts the devices' threads.
+    /// Starts the threads of these devices.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn start(shared: &Arc<NodeShared>) -> std::io::Result<Self> {
+    pub(crate) fn start(shared: &Arc<NodeShared>, specs: &[DeviceSpec]) -> std::io::Result<Self> {
+        let has = |device| specs.iter().any(|spec| spec.path == device);
         let (done, results) = bounded(64);
         let run_status: Arc<RunStatus> = Arc::default();
         let (recorder, recorder_jobs) = bounded(ORDERS_MAX);
@@ -289,23 +291,27 @@ impl Devices {
         let mut emulating =
             Emulating { run_status: Arc::clone(&run_status), sources: None, links: None };
         let mut commanding = Commanding::new(shared, &run_status);
-        let threads = vec![
-            spawn("control-command", front_end_jobs, done.clone(), move |job| {
-                commanding.obey(job)
-            })?,
-            spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
+        let mut threads = Vec::new();
+        if has(FRONT_ENDS) {
+            let obey = move |job: Option<&Job>| commanding.obey(job);
+            threads.push(spawn("control-command", front_end_jobs, done.clone(), obey)?);
+        }
+        if has(RECORDER) {
+            let obey = move |job: Option<&Job>| match job {
                 Some(job) => recording.obey(job),
                 None => {
                     recording.listen_again();
                     recording.shared.catalog.settle();
                     Ok(())
                 }
-            })?,
-            spawn("control-emulate", emulator_jobs, done, move |job| {
-                job.map_or(Ok(()), |job| emulating.obey(job))
-            })?,
-        ];
-        Ok(Self { recorder, emulator, front_ends, results, threads, run_status })
+            };
+            threads.push(spawn("control-record", recorder_jobs, done.clone(), obey)?);
+        }
+        if has(EMULATOR) {
+            let obey = move |job: Option<&Job>| job.map_or(Ok(()), |job| emulating.obey(job));
+            threads.push(spawn("control-emulate", emulator_jobs, done.clone(), obey)?);
+        }
+        Ok(Self { recorder, emulator, front_ends, done, results, threads, run_status })
     }
 
     /// Gives an order to its device. Those that follow the recorder have none of their own: the
@@ -330,8 +336,8 @@ impl Devices {
     /// Waits for the devices' threads, which end when they have done their last order; not for a
     /// hanging one.
     pub(crate) fn end(self) {
-        let Self { recorder, emulator, front_ends, results, threads, run_status } = self;
-        drop((recorder, emulator, front_ends, results));
+        let Self { recorder, emulator, front_ends, done, results, threads, run_status } = self;
+        drop((recorder, emulator, front_ends, done, results));
         let until = Instant::now() + FAREWELL;
         for thread in threads {
             while !thread.is_finished() && Instant::now() < until {
@@ -374,13 +380,6 @@ fn spawn(
             }
         }
     })
-}
-
-/// Which run a timer says it is, and its number, where one is asked.
-fn of_timer(config: &RecorderConfig) -> Result<Option<(RunId, u64)>, String> {
-    let Some(timer) = config.timer else { return Ok(None) };
-    let run = run_of_timer(timer, config.stream);
-    run.map(Some).map_err(|error| format!("run.timer {timer}: {error}"))
 }
 
 /// A failure after which the device is in that state.
@@ -488,7 +487,7 @@ impl Recording {
         let configuration = self.with_admitted(&job.configuration);
         let configuration = configuration.map_err(|why| failed(why, State::Configured))?;
         let config = &configuration.recorder;
-        let timed = of_timer(config).map_err(|why| failed(why, State::Configured))?;
+        let timed = resuming::of_timer(config).map_err(|why| failed(why, State::Configured))?;
         let wanted = timed.map(|(_, number)| number).or(job.configuration.number);
         let emulated = job.configuration.emulates();
         let live = self.shared.catalog.take(&NumberRequest {

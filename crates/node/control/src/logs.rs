@@ -54,8 +54,7 @@ pub enum Format {
 pub struct Logs {
     lines: Mutex<VecDeque<Arc<LogLine>>>,
     count: AtomicU64,
-    /// The queue of the writing thread; without it every line counts as dropped, but the page still
-    /// has all of them.
+    /// The queue of the writing thread, if lines are written; the page has all of them without it.
     queue: Option<Queued<String>>,
     /// Lines that were not written because too many were waiting.
     dropped: Arc<AtomicU64>,
@@ -72,7 +71,10 @@ impl Logs {
                 let line = line.unwrap_or_default();
                 write_line(&line, (shared.load(Relaxed), &mut reported), std::io::stderr());
             };
-            let queue = Queued::start("control-log", QUEUE_MAX, write).ok();
+            let queue = match format {
+                Format::None => None,
+                Format::Text | Format::Json => Queued::start("control-log", QUEUE_MAX, write).ok(),
+            };
             let (lines, count) = (Mutex::default(), AtomicU64::new(0));
             let logs = Arc::new(Self { lines, count, queue, dropped });
             let journal = std::env::var_os("JOURNAL_STREAM").is_some();

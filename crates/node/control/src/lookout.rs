@@ -44,11 +44,15 @@ impl Seen {
 /// # Errors
 /// The system refuses a thread.
 pub(crate) fn start(shared: &Arc<NodeShared>, folder: PathBuf) -> std::io::Result<()> {
-    let look_at_own = move |shared: &NodeShared| shared.disk.set(machine::space(&folder));
+    // A storage node has its own folder in the first of those for streams: one disk.
+    let look_at_own = move |shared: &NodeShared| {
+        shared.disk.set(machine::space(&folder));
+        shared.storing.iter().for_each(|storing| storing.look_at(0));
+    };
     look_at_own(shared);
     repeat("control-disk", shared, look_at_own)?;
     let folders = shared.storing.as_ref().map_or(0, |storing| storing.folder_count());
-    for folder in 0..folders {
+    for folder in 1..folders {
         let look_at = move |shared: &NodeShared| {
             shared.storing.iter().for_each(|storing| storing.look_at(folder));
         };

@@ -213,12 +213,12 @@ impl Node {
         if shared.storing.is_none() {
             past_runs::recall(&shared).map_err(system("a thread".into()))?;
         }
-        let devices = Devices::start(&shared).map_err(system("a thread".into()))?;
+        let specs = devices::specs(&auto);
+        let devices = Devices::start(&shared, &specs).map_err(system("a thread".into()))?;
         let run_status = Arc::clone(&devices.run_status);
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let drain_ns = nanoseconds(shared.settings.drain).max(1);
         let patience_ns = nanoseconds(shared.settings.device_patience);
-        let specs = devices::specs(&auto);
         let schemas = specs.iter().filter_map(|spec| {
             let found = properties::of(spec.path, &auto, &run_status, &shared)?;
             Some((spec.path.to_owned(), properties::schema(spec.path, &found)))

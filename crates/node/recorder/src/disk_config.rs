@@ -9,6 +9,7 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
     DiskConfig {
         name: None,
         beside: None,
+        helpers: None,
         buffer_bytes: write.buffer_bytes,
         buffer_count: write.buffer_count,
         preallocate_bytes: write.preallocate_bytes,

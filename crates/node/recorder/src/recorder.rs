@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use catchment_agent::{Agent, Waker};
-use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
+use catchment_disk::{Disk, DiskConfig, DiskError};
 use catchment_model::{RunId, Utc};
 use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
@@ -569,8 +569,7 @@ fn folder_part(
     (live, number): (&Live, usize),
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let target = &live.targets[number];
-    let (mut stores, mut sleeper, mut failed): (Vec<Disk>, Option<DiskSleeper>, _) =
-        (Vec::new(), None, Vec::new());
+    let (mut stores, mut failed): (Vec<Disk>, _) = (Vec::new(), Vec::new());
     for (folder, path) in identity.folders.iter().enumerate() {
         let beside = stores.first().map(Disk::waker);
         let name = match (folder, &disk.name) {
@@ -579,10 +578,6 @@ fn folder_part(
             (_, Some(name)) => Some(format!("{name}-{folder}")),
         };
         let mut store = open_disk(DiskConfig { name, beside, ..disk.clone() }, live)?;
-        match &mut sleeper {
-            Some(sleeper) => sleeper.add(store.sleeper()),
-            None => sleeper = Some(store.sleeper()),
-        }
         match std::fs::create_dir_all(path) {
             Ok(()) => store.begin_in(path),
             Err(source) => {
@@ -603,7 +598,7 @@ fn folder_part(
                 for (_, error) in failed {
                     live.warn_once(format!("target {}: {error}", target.name));
                 }
-                let (waker, sleeper) = (stores[0].waker(), sleeper.expect("of the first disk"));
+                let (waker, sleeper) = (stores[0].waker(), stores[0].sleeper());
                 let waker = Waker::new(move || waker.wake());
                 let entropy = Box::new(SystemEntropy);
                 let first = FirstFile { stores, disk: folder, id, entropy };

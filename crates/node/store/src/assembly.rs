@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use catchment_agent::{Agent, Entropy, FolderStore, Ingress, Waker, Work};
+use catchment_agent::{Agent, Entropy, FolderStore, Ingress, Waker};
 use catchment_disk::DiskError;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::config::StoreConfig;
-use crate::host::{Handle, Host, HostDisks, thread_name};
+use crate::host::{Begun, HasEnded, Host, HostDisks};
 use crate::node::{Manager, ORDERS_MAX};
 use crate::receive::{Answer, Order, Receive, ReceiveParts};
 use crate::state::{NodeObserver, NodeState};
@@ -41,7 +41,7 @@ pub struct Assembly<S: FolderStore + 'static> {
 
 /// The writer of a stream. It writes until it is dropped.
 pub struct SteppedWriter {
-    /// The name that its thread would have.
+    /// Its name: that of its stream, behind `write-`.
     pub name: String,
     /// The agent.
     pub agent: Box<dyn Agent>,
@@ -108,12 +108,8 @@ struct Stepped<S> {
     begun: Vec<SteppedWriter>,
 }
 
-/// Whether a writer has ended.
-struct HasEnded(Arc<AtomicBool>);
-
 impl<S: FolderStore + 'static> Host for Stepped<S> {
     type Store = S;
-    type Handle = HasEnded;
     type Park = Arc<AtomicBool>;
 
     fn now_ns(&self) -> u64 {
@@ -142,38 +138,14 @@ impl<S: FolderStore + 'static> Host for Stepped<S> {
         writer: Writer<S>,
         woken: Arc<AtomicBool>,
     ) -> io::Result<HasEnded> {
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let agent = Box::new(Ending { writer, has_ended: Arc::clone(&has_ended) });
-        self.begun.push(SteppedWriter { name: thread_name(stream), agent, woken });
-        Ok(HasEnded(has_ended))
-    }
-}
-
-impl Handle for HasEnded {
-    fn has_ended(&self) -> bool {
-        self.0.load(Relaxed)
+        let (begun, has_ended) = Begun::new(writer);
+        let (name, agent) = (format!("write-{stream}"), Box::new(begun));
+        self.begun.push(SteppedWriter { name, agent, woken });
+        Ok(has_ended)
     }
 
-    fn join(&mut self) -> Option<String> {
+    fn end(&mut self) -> Option<String> {
         // A writer that panics takes its caller with it.
         None
-    }
-}
-
-/// A writer that says when it has ended: when its caller drops it.
-struct Ending<S: FolderStore> {
-    writer: Writer<S>,
-    has_ended: Arc<AtomicBool>,
-}
-
-impl<S: FolderStore> Agent for Ending<S> {
-    fn work(&mut self, now_ns: u64) -> Work {
-        self.writer.work(now_ns)
-    }
-}
-
-impl<S: FolderStore> Drop for Ending<S> {
-    fn drop(&mut self) {
-        self.has_ended.store(true, Relaxed);
     }
 }

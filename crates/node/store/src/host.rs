@@ -1,26 +1,28 @@
-//! What calls the writers of a node, and what they stand on: threads and disks here, or those of a
+//! What calls the writers of a node, and what they stand on: a thread and disks here, or those of a
 //! caller that steps them (assembly.rs).
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
 
-use catchment_agent::{Entropy, FolderStore, Waker};
-use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
-use catchment_runner::{Idle, Park, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
+use catchment_agent::{Agent, Entropy, FolderStore, Waker, Work};
+use catchment_disk::{Disk, DiskConfig, DiskError, DiskHelpers, DiskSleeper};
+use catchment_runner::{Idle, Park, Plan, SystemEntropy, ThreadEvents, Threads};
 use catchment_telemetry::{Clock, Priority, ThreadTimes};
+use crossbeam_channel::{Sender, bounded};
 
 use crate::config::StoreConfig;
-use crate::state::{Fault, NodeState};
+use crate::sessions::STREAMS_MAX;
+use crate::state::Fault;
 use crate::writer::Writer;
+use crate::writers::Writers;
 
 /// What calls a node's writers, and what they stand on.
 pub(crate) trait Host {
     /// The disk of a folder.
     type Store: FolderStore + 'static;
-    /// A writer that was begun.
-    type Handle: Handle;
     /// How a writer that was not begun will wait.
     type Park;
 
@@ -41,7 +43,10 @@ pub(crate) trait Host {
         stream: &str,
         writer: Writer<Self::Store>,
         park: Self::Park,
-    ) -> io::Result<Self::Handle>;
+    ) -> io::Result<HasEnded>;
+
+    /// Waits until all writers have ended. Returns the name of a thread that has panicked.
+    fn end(&mut self) -> Option<String>;
 }
 
 /// The disks of a stream, by folder.
@@ -52,29 +57,114 @@ pub(crate) struct HostDisks<H: Host + ?Sized> {
 }
 
 /// A writer that was begun.
-pub(crate) trait Handle {
-    fn has_ended(&self) -> bool;
-
-    /// Waits until it has ended. Returns the name of its thread if that has panicked.
-    fn join(&mut self) -> Option<String>;
+pub(crate) struct Begun<S: FolderStore> {
+    pub(crate) writer: Writer<S>,
+    // Behind the writer: it has ended when it and its disks are gone.
+    _ends: Ends,
 }
 
-/// Each writer on a thread of its own.
-pub(crate) struct OnThreads {
-    pub(crate) clock: Clock,
-    pub(crate) state: Arc<NodeState>,
+/// Whether a writer that was begun has ended, and with it all that it had.
+pub(crate) struct HasEnded(Arc<AtomicBool>);
+
+struct Ends(Arc<AtomicBool>);
+
+impl<S: FolderStore> Begun<S> {
+    pub(crate) fn new(writer: Writer<S>) -> (Self, HasEnded) {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        (Self { writer, _ends: Ends(Arc::clone(&has_ended)) }, HasEnded(has_ended))
+    }
 }
 
-/// A writer's thread.
-pub(crate) struct WriterThread {
-    name: String,
+/// A panic is that of all streams of its thread: their sessions end.
+impl<S: FolderStore> Drop for Begun<S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let thread = std::thread::current();
+            let reason = format!("the thread {} has failed", thread.name().unwrap_or_default());
+            *self.writer.state.fault.lock() =
+                Some(Fault { reason, cuts: Vec::new(), before: None });
+        }
+    }
+}
+
+impl<S: FolderStore> Agent for Begun<S> {
+    fn work(&mut self, now_ns: u64) -> Work {
+        self.writer.work(now_ns)
+    }
+}
+
+impl HasEnded {
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Drops writers that have ended, those that wait for a disk on threads of their own.
+#[derive(Default)]
+pub(crate) struct Dropping(Vec<JoinHandle<()>>);
+
+impl Dropping {
+    pub(crate) fn take(&mut self, mut ended: Begun<Disk>) {
+        let files = &mut ended.writer.files;
+        if (0..files.stores()).all(|disk| files.store(disk).is_idle()) {
+            return;
+        }
+        self.0.retain(|thread| !thread.is_finished());
+        let thread = std::thread::Builder::new().name("write-end".to_owned());
+        // Where there is no thread left it is dropped here, and the others wait for its disk.
+        self.0.extend(thread.spawn(move || drop(ended)));
+    }
+}
+
+impl Drop for Dropping {
+    fn drop(&mut self) {
+        for thread in self.0.drain(..) {
+            // A panic there is one of a writer that has ended: nothing of its stream is lost.
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// All writers on one thread, which is there from the first on. Their disks have helper threads by
+/// folder of the node.
+pub(crate) struct OnThread {
+    clock: Clock,
+    sleeper: DiskSleeper,
     threads: Threads,
+    /// To the thread, if there is one.
+    writers: Option<Sender<Begun<Disk>>>,
+    helpers: Vec<Option<DiskHelpers>>,
 }
 
-impl Host for OnThreads {
+impl OnThread {
+    pub(crate) fn new(clock: Clock) -> io::Result<Self> {
+        let threads = Threads::new(clock, Arc::new(ThreadTimes::default()), Arc::new(Events));
+        let (sleeper, writers, helpers) = (DiskSleeper::new()?, None, Vec::new());
+        Ok(Self { clock, sleeper, threads, writers, helpers })
+    }
+
+    /// The helper threads of the disks in one of the node's folders.
+    fn helpers(&mut self, folder: usize, disk: &DiskConfig) -> Result<DiskHelpers, DiskError> {
+        if self.helpers.len() <= folder {
+            self.helpers.resize(folder + 1, None);
+        }
+        if let Some(helpers) = &self.helpers[folder] {
+            return Ok(helpers.clone());
+        }
+        let helpers = DiskHelpers::start(STREAMS_MAX, disk)?;
+        Ok(self.helpers[folder].insert(helpers).clone())
+    }
+}
+
+impl Host for OnThread {
     type Store = Disk;
-    type Handle = WriterThread;
-    type Park = Box<dyn Park>;
+    type Park = ();
 
     fn now_ns(&self) -> u64 {
         self.clock.now_ns()
@@ -89,74 +179,64 @@ impl Host for OnThreads {
         folders: &[PathBuf],
         config: &StoreConfig,
     ) -> Result<HostDisks<Self>, DiskError> {
-        let file_bytes = config.file_bytes;
-        let disk = DiskConfig { file_bytes, keeps_reserve: true, ..config.disk.clone() };
-        let (mut stores, mut sleeper): (Vec<Disk>, Option<DiskSleeper>) = (Vec::new(), None);
-        for (number, folder) in folders.iter().enumerate() {
-            let is_first = config.folders.first().is_some_and(|one| folder.starts_with(one));
-            let mut store = Disk::new(DiskConfig {
-                name: (number > 0).then(|| number.to_string()),
-                beside: stores.first().map(Disk::waker),
-                faults: disk.faults.clone().filter(|_| is_first),
-                ..disk.clone()
-            })?;
-            match &mut sleeper {
-                Some(sleeper) => sleeper.add(store.sleeper()),
-                None => sleeper = Some(store.sleeper()),
-            }
-            store.begin_in(folder);
+        let mut stores: Vec<Disk> = Vec::new();
+        for path in folders {
+            let mut all = config.folders.iter();
+            let folder = all.position(|one| path.parent() == Some(one)).unwrap_or(0);
+            let mut disk = DiskConfig {
+                name: (folder > 0).then(|| folder.to_string()),
+                beside: Some(self.sleeper.waker()),
+                file_bytes: config.file_bytes,
+                keeps_reserve: true,
+                faults: config.disk.faults.clone().filter(|_| folder == 0),
+                ..config.disk.clone()
+            };
+            disk.helpers = Some(self.helpers(folder, &disk)?);
+            let mut store = Disk::new(disk)?;
+            store.begin_in(path);
             stores.push(store);
         }
-        let waker = stores.first().map(Disk::waker);
-        let waker = Waker::new(move || waker.iter().for_each(|waker| waker.wake()));
-        let park = sleeper.map_or_else(|| Box::new(Sleep) as Box<dyn Park>, |one| Box::new(one));
-        Ok(HostDisks { stores, waker, park })
+        let waker = self.sleeper.waker();
+        Ok(HostDisks { stores, waker: Waker::new(move || waker.wake()), park: () })
     }
 
-    fn begin(
-        &mut self,
-        stream: &str,
-        writer: Writer<Disk>,
-        park: Box<dyn Park>,
-    ) -> io::Result<WriterThread> {
-        let events = Arc::new(Events(Arc::clone(&self.state)));
-        let mut threads = Threads::new(self.clock, Arc::new(ThreadTimes::default()), events);
-        let name = thread_name(stream);
-        threads.spawn(writer, plan(name.clone(), park))?;
-        Ok(WriterThread { name, threads })
-    }
-}
-
-impl Handle for WriterThread {
-    fn has_ended(&self) -> bool {
-        self.threads.has_ended(&self.name)
+    fn begin(&mut self, _stream: &str, writer: Writer<Disk>, _park: ()) -> io::Result<HasEnded> {
+        let (begun, has_ended) = Begun::new(writer);
+        let unsent = match &self.writers {
+            Some(writers) => writers.send(begun).err().map(|error| error.into_inner()),
+            None => Some(begun),
+        };
+        // The first one, or the thread has panicked.
+        if let Some(begun) = unsent {
+            let (writers, new) = bounded(STREAMS_MAX);
+            let plan = plan(WRITE.to_owned(), Box::new(self.sleeper.clone()));
+            self.threads.spawn(Writers::new(vec![begun], new), plan)?;
+            self.writers = Some(writers);
+        }
+        self.sleeper.waker().wake();
+        Ok(has_ended)
     }
 
-    fn join(&mut self) -> Option<String> {
+    fn end(&mut self) -> Option<String> {
+        self.writers = None;
+        self.sleeper.waker().wake();
         self.threads.join().failed
     }
 }
 
-/// A thread that panics ends the sessions of its stream.
-pub(crate) struct Events(pub(crate) Arc<NodeState>);
+/// Tells nobody: the faults of streams say which thread has failed.
+pub(crate) struct Events;
 
 impl ThreadEvents for Events {
-    fn unpinned(&self, _name: &str, _error: &dyn fmt::Display) {}
+    fn unpinned(&self, _name: &str, _error: &dyn std::fmt::Display) {}
 
-    fn failed(&self, name: &str) {
-        let streams = self.0.streams.lock();
-        for stream in streams.iter().filter(|stream| thread_name(&stream.key.name) == name) {
-            let reason = format!("the thread {name} has failed");
-            *stream.fault.lock() = Some(Fault { reason, cuts: Vec::new(), before: None });
-        }
-    }
-}
-
-pub(crate) fn thread_name(stream: &str) -> String {
-    format!("write-{stream}")
+    fn failed(&self, _name: &str) {}
 }
 
 pub(crate) fn plan(name: String, park: Box<dyn Park>) -> Plan {
     let (priority, idle) = (Some(Priority::Data), Idle::default());
     Plan { name, cpu: None, priority, idle, park, may_be_left: false }
 }
+
+/// The thread of the writers.
+pub(crate) const WRITE: &str = "write";

@@ -35,6 +35,7 @@ mod receive;
 mod sessions;
 mod state;
 mod writer;
+mod writers;
 
 pub use assembly::{Assembly, AssemblyParts, SteppedWriter};
 pub use config::StoreConfig;

@@ -10,8 +10,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use catchment_agent::{FolderStore, Waker};
-use catchment_disk::DiskError;
+use catchment_disk::{DiskConfig, DiskError};
 use catchment_frame::{FILE_LIST_NAME, FileFrames, FileList};
+use catchment_model::limits::DISK_ALIGN_BYTES;
 use catchment_model::{Ledger, RunId};
 use catchment_net::{NetError, TcpConfig, TcpReceiver};
 use catchment_runner::{SystemEntropy, Threads};
@@ -21,13 +22,14 @@ use catchment_writer::{Disks, WriteCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::StoreConfig;
-use crate::host::{Events, Handle, Host, HostDisks, OnThreads, plan};
+use crate::host::{Events, HasEnded, Host, HostDisks, OnThread, plan};
 use crate::items::Item;
 use crate::left;
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
 use crate::sessions::CONNECTIONS_MAX;
 use crate::state::{
-    Durable, Fault, FolderState, NodeObserver, NodeSnapshot, NodeState, StreamKey, StreamState,
+    Durable, Fault, FolderState, NodeObserver, NodeSnapshot, NodeState, Reserved, StreamKey,
+    StreamState,
 };
 use crate::writer::{ROOM_BYTES, Writer, WriterParts};
 
@@ -109,13 +111,12 @@ impl Node {
         });
         let system = |what| move |source| StoreError::System { what, source };
         let clock = Clock::start();
-        let host = OnThreads { clock, state: Arc::clone(&state) };
+        let host = OnThread::new(clock).map_err(system("an event"))?;
         let manager = Manager::new(config, host, Arc::clone(&state));
         let manage = move || manager.run(&ordered, &answers);
         let manager = std::thread::Builder::new().name("streams".to_owned()).spawn(manage);
         let manager = Some(manager.map_err(system("a thread"))?);
-        let events = Arc::new(Events(Arc::clone(&state)));
-        let mut threads = Threads::new(clock, Arc::new(ThreadTimes::default()), events);
+        let mut threads = Threads::new(clock, Arc::new(ThreadTimes::default()), Arc::new(Events));
         threads
             .spawn(receive, plan(RECEIVE.to_owned(), Box::new(readiness)))
             .map_err(system("a thread"))?;
@@ -179,15 +180,17 @@ pub(crate) struct Manager<H: Host> {
     config: StoreConfig,
     pub(crate) host: H,
     state: Arc<NodeState>,
-    writers: BTreeMap<String, Running<H::Handle>>,
+    writers: BTreeMap<String, Running>,
     /// Folders in which a stream cannot go on, since what it has there cannot be ended.
     left_out: BTreeMap<String, Vec<PathBuf>>,
 }
 
 /// A writer that was begun, and what it shows.
-struct Running<W> {
+struct Running {
     state: Arc<StreamState>,
-    writer: W,
+    has_ended: HasEnded,
+    /// The room of its disks' buffers; none if it has the least that a disk works with.
+    buffers: Option<Reserved>,
 }
 
 impl<H: Host> Manager<H> {
@@ -210,13 +213,14 @@ impl<H: Host> Manager<H> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let writers = self.writers.values_mut();
-        writers.filter_map(|running| running.writer.join()).next()
+        self.host.end()
     }
 
-    /// Forgets writers that have ended as they were asked to.
+    /// Forgets writers that have ended as they were asked to, and the buffers of all that have.
     fn forget_ended(&mut self) {
-        self.writers.retain(|_, one| !one.writer.has_ended() || one.state.has_failed());
+        let ended = self.writers.values_mut().filter(|one| one.has_ended.get());
+        ended.for_each(|one| one.buffers = None);
+        self.writers.retain(|_, one| !one.has_ended.get() || one.state.has_failed());
     }
 
     pub(crate) fn carry_out(&mut self, order: Order) -> Answer {
@@ -262,11 +266,10 @@ impl<H: Host> Manager<H> {
     fn end_left(&mut self, key: &StreamKey) -> Result<(Left, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
         let (mut fault, mut left) = (None, None);
-        if let Some(running) = self.writers.get_mut(&key.name) {
-            if !running.writer.has_ended() {
+        if let Some(running) = self.writers.get(&key.name) {
+            if !running.has_ended.get() {
                 return Err(later("its files are being closed".to_owned()));
             }
-            let failed = running.writer.join();
             fault = running.state.fault.lock().clone();
             let state = Arc::clone(&running.state);
             if let Some(fault) = &fault {
@@ -279,9 +282,6 @@ impl<H: Host> Manager<H> {
                 if let Some(last) = left.next_index.checked_sub(1) {
                     left.files.iter_mut().for_each(|one| one.cut_behind(last));
                 }
-            }
-            if let Some(name) = failed {
-                return Err(later(format!("the thread {name} has failed")));
             }
         }
         let left = left.map_or_else(|| left_in(&self.folders_of(&key.name), key), Ok)?;
@@ -296,8 +296,8 @@ impl<H: Host> Manager<H> {
 
     /// Closes a stream that nobody sends and that has no writer.
     fn close(&mut self, name: &str) -> Result<(), String> {
-        if let Some(Running { state, writer }) = self.writers.get(name) {
-            if writer.has_ended() && !state.has_failed() {
+        if let Some(Running { state, has_ended, .. }) = self.writers.get(name) {
+            if has_ended.get() && !state.has_failed() {
                 return Ok(());
             }
             let state = Arc::clone(state);
@@ -336,14 +336,16 @@ impl<H: Host> Manager<H> {
         let is_new = left.is_new;
         let generation = kept_generation(&folders);
         let (input, items) = bounded(ITEMS_MAX);
-        let parts = self.writer(&folders, &state, left, fault.as_ref(), items);
+        let (disk, buffers) = self.disk(folders.len());
+        let parts = self.writer(&folders, disk, &state, left, fault.as_ref(), items);
         let (writer, waker, park) = parts.map_err(|error| later(error.to_string()))?;
         let name = state.key.name.clone();
         let begun = self.host.begin(&name, writer, park);
-        let writer = begun.map_err(|error| later(error.to_string()))?;
+        let writer_ended = begun.map_err(|error| later(error.to_string()))?;
         self.state.count(|counters| &counters.disk_faults, u64::from(fault.is_some()));
         self.state.show(&state);
-        let running = Running { state: Arc::clone(&state), writer };
+        let state_shown = Arc::clone(&state);
+        let running = Running { state: state_shown, has_ended: writer_ended, buffers };
         self.writers.insert(name, running);
         Ok(OpenedStream { state, input, waker, has_ended, is_new, generation })
     }
@@ -391,19 +393,38 @@ impl<H: Host> Manager<H> {
         Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new }))
     }
 
+    /// The disk of another stream in each of so many folders. Its buffers take a quarter of the room
+    /// that those of other streams leave, at most, and the least that a disk works with at least.
+    fn disk(&self, folders: usize) -> (DiskConfig, Option<Reserved>) {
+        let disk = self.config.disk.clone();
+        let folders = folders.max(1) as u64;
+        let (share, bytes) = (self.state.buffers.room() / 4 / folders, disk.buffer_bytes as u64);
+        let (bytes, count) = match share / bytes {
+            0 | 1 => {
+                let aligned = share / 2 / DISK_ALIGN_BYTES as u64 * DISK_ALIGN_BYTES as u64;
+                (aligned.max(BUFFER_BYTES_LEAST.min(bytes)), 2)
+            }
+            count => (bytes, count.min(disk.buffer_count as u64)),
+        };
+        let room = self.state.buffers.reserve(bytes * count * folders);
+        let (buffer_bytes, buffer_count) = (bytes as usize, count as usize);
+        (DiskConfig { buffer_bytes, buffer_count, ..disk }, room)
+    }
+
     fn writer(
         &mut self,
         folders: &[PathBuf],
+        disk: DiskConfig,
         state: &Arc<StreamState>,
         left: Left,
         fault: Option<&Fault>,
         input: Receiver<Item>,
     ) -> Result<NewWriter<H>, DiskError> {
-        let StoreConfig { file_bytes, disk, .. } = &self.config;
-        let (file_bytes, buffer_bytes) = (*file_bytes, disk.buffer_bytes);
-        let sync_interval_ns = disk.sync_interval_ns;
+        let file_bytes = self.config.file_bytes;
+        let DiskConfig { buffer_bytes, sync_interval_ns, .. } = disk;
         let now_ns = self.host.now_ns();
-        let HostDisks { stores, waker, park } = self.host.disks(folders, &self.config)?;
+        let HostDisks { stores, waker, park } =
+            self.host.disks(folders, &StoreConfig { disk, ..self.config.clone() })?;
         let mut disks = Disks::new(folders, file_bytes, ROOM_BYTES, now_ns);
         for (number, store) in stores.iter().enumerate() {
             disks.polled(number, WriteCounts::default(), store.spare_bytes(), now_ns);
@@ -601,6 +622,8 @@ const RECEIVE: &str = "receive";
 pub(crate) const ORDERS_MAX: usize = 256;
 /// Frames that wait for a writer, beside their bound in bytes.
 const ITEMS_MAX: usize = 256;
+/// The smallest buffer of a disk where memory is short, unless those configured are smaller.
+const BUFFER_BYTES_LEAST: u64 = 256 << 10;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

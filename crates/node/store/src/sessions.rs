@@ -45,7 +45,7 @@ const TOKENS_EVERY_NS: u64 = 500_000_000;
 /// Connections that belong to no session yet.
 const STRANGERS_MAX: usize = 64;
 /// Streams that have a writer at a time.
-const STREAMS_MAX: usize = 64;
+pub(crate) const STREAMS_MAX: usize = 64;
 /// Two connections of each stream, and strangers; one more is taken before the oldest is closed.
 pub(crate) const CONNECTIONS_MAX: usize = 2 * STREAMS_MAX + STRANGERS_MAX + 1;
 

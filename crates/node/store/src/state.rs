@@ -211,7 +211,7 @@ impl StreamState {
     }
 }
 
-/// Bytes of the buffers of frames that are not written yet.
+/// Memory for frames that are not written yet, or for buffers of disks.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(Arc<FillLevel>);
 
@@ -223,18 +223,21 @@ pub(crate) struct Reserved {
 }
 
 impl Memory {
-    pub(crate) fn new(bytes: u64) -> Self {
-        Self(Arc::new(FillLevel::new("frames", bytes)))
+    pub(crate) fn new(what: &'static str, bytes: u64) -> Self {
+        Self(Arc::new(FillLevel::new(what, bytes)))
     }
 
     pub(crate) fn capacity(&self) -> u64 {
         self.0.capacity()
     }
 
+    pub(crate) fn room(&self) -> u64 {
+        self.capacity().saturating_sub(self.0.content())
+    }
+
     /// Room for so many bytes, if it is there. One agent reserves, others give back.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<Reserved> {
-        let fits = self.0.content().checked_add(bytes).is_some_and(|all| all <= self.capacity());
-        fits.then(|| {
+        (bytes <= self.room()).then(|| {
             self.0.put(bytes);
             Reserved { memory: self.clone(), bytes }
         })
@@ -392,7 +395,10 @@ pub struct StoreFolder {
 /// What all agents of a node share.
 #[derive(Debug)]
 pub(crate) struct NodeState {
+    /// For frames that are not written yet.
     pub(crate) memory: Memory,
+    /// For the buffers of all streams' disks.
+    pub(crate) buffers: Memory,
     pub(crate) counters: Counters,
     pub(crate) folders: Vec<Arc<FolderState>>,
     pub(crate) streams: Mutex<Vec<Arc<StreamState>>>,
@@ -414,15 +420,16 @@ impl NodeObserver {
 }
 
 impl NodeState {
-    /// With that budget: two thirds are for frames, and the rest for buffers that wait for the
-    /// next ones.
+    /// With that budget: two thirds are for frames, a sixth is for memory of frames that waits for
+    /// the next ones, and a sixth for the buffers of disks.
     pub(crate) fn new(memory_bytes: u64, folders: &[PathBuf]) -> Self {
         let folder = |path: &PathBuf| {
             let (bytes, failures, fault) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(None));
             Arc::new(FolderState { path: path.clone(), bytes, failures, fault })
         };
         Self {
-            memory: Memory::new(memory_bytes / 3 * 2),
+            memory: Memory::new("frames", memory_bytes / 3 * 2),
+            buffers: Memory::new("write buffers", memory_bytes / 6),
             counters: Counters::default(),
             folders: folders.iter().map(folder).collect(),
             streams: Mutex::new(Vec::new()),

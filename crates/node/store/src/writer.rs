@@ -53,9 +53,9 @@ pub(crate) struct WriterParts<S> {
 /// The agent's state.
 pub(crate) struct Writer<S: FolderStore> {
     now_ns: u64,
-    files: FrameFiles<S, Tag, Attached>,
+    pub(crate) files: FrameFiles<S, Tag, Attached>,
     input: Receiver<Item>,
-    state: Arc<StreamState>,
+    pub(crate) state: Arc<StreamState>,
     entropy: Box<dyn Entropy>,
     disks: Disks,
     is_spread: bool,
@@ -100,13 +100,13 @@ struct Failed {
     reason: String,
 }
 
-struct Tag {
+pub(crate) struct Tag {
     end: u64,
     taken_ns: u64,
     ledger: Ledger,
 }
 
-struct Attached {
+pub(crate) struct Attached {
     /// The sum of what its frames count.
     frames: Ledger,
     syncing: Option<Syncing>,
@@ -595,10 +595,12 @@ impl<S: FolderStore> Writer<S> {
     }
 
     fn go_on_ending(&mut self) -> Step {
+        let mut stores = 0..self.files.stores();
+        let is_removing = stores.clone().any(|disk| self.files.store(disk).is_removing());
         match self.end {
-            End::Closing(_) if !self.files.closing.is_empty() => return Step::Wait,
+            End::Closing(_) if is_removing || !self.files.closing.is_empty() => return Step::Wait,
             End::Closing(number) => {
-                for disk in 0..self.files.stores() {
+                for disk in stores {
                     let files = self.listed[disk];
                     if number.is_some() && files > 0 {
                         self.list(disk, &FileListLine::Ended { files });
@@ -607,7 +609,6 @@ impl<S: FolderStore> Writer<S> {
                 self.end = End::Listing(number);
             }
             End::Listing(number) => {
-                let mut stores = 0..self.files.stores();
                 if stores.clone().any(|disk| self.files.store(disk).text_under_way()) {
                     return Step::Wait;
                 }
@@ -695,4 +696,4 @@ pub(crate) const ROOM_BYTES: u64 = 64 << 20;
 const TARGET: &str = "store";
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

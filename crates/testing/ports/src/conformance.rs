@@ -461,6 +461,11 @@ fn a_file_given_up_is_removed<S: FolderSubject>(subject: &mut S) {
         subject.store().discard_opened();
         assert!(subject.store().take_opened().is_none());
         assert!(subject.store().opened_bytes().is_none());
+        while subject.store().is_removing() {
+            subject.wait();
+            Log::default().poll(subject);
+        }
+        assert!(!is_there || subject.read(&path).is_none());
         // The same name is free again, at once or when the helper has removed it.
         let file = opened(subject, "a", 0).expect("a file");
         let mut log = Log::default();

@@ -604,6 +604,10 @@ impl FolderStore for MemoryStore {
         (self.opening, self.opened_bytes) = (None, None);
     }
 
+    fn is_removing(&self) -> bool {
+        false
+    }
+
     fn blocks_bytes(&mut self, file: FileId) -> u64 {
         let open = &self.open[file.0 as usize];
         open.allocated_bytes.max(open.end)

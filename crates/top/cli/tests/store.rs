@@ -69,7 +69,7 @@ fn configure_store_in(folder: &Path, folders: &[&Path], listens: SocketAddr, mor
 folders = {folders:?}
 close_after = "200 ms"
 [memory]
-budget = "64 MiB"
+budget = "192 MiB"
 [write]
 sync_interval = "20 ms"
 buffer_bytes = "1 MiB"

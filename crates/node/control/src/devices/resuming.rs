@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use catchment_catalog::{CatalogError, Remark, RunRow};
+use catchment_model::RunId;
+use catchment_net::run_of_timer;
 use catchment_recorder::{ADMITTED, Recorder, RecorderConfig, RecorderError, TargetConfig};
 use catchment_storage::{CaughtUp, Resumable, ResumedPlace};
 use catchment_telemetry::utc_now;
@@ -165,4 +167,11 @@ fn of_recorder(error: &RecorderError) -> (String, bool) {
 fn try_again(run: &str, error: impl std::fmt::Display, left: Duration) -> String {
     let left = left.as_secs();
     format!("{run} cannot go on now: {error}; arm again within {left} s, or a new run begins then")
+}
+
+/// Which run a timer says it is, and its number, where one is asked.
+pub(super) fn of_timer(config: &RecorderConfig) -> Result<Option<(RunId, u64)>, String> {
+    let Some(timer) = config.timer else { return Ok(None) };
+    let run = run_of_timer(timer, config.stream);
+    run.map(Some).map_err(|error| format!("run.timer {timer}: {error}"))
 }

@@ -40,41 +40,15 @@ impl Rig {
         let store = |seed| MemoryStore::new((clock.clone(), seed), (8, BUFFER_BYTES), times);
         let stores: Vec<MemoryStore> = (1..=folders as u64).map(store).collect();
         let disks = stores.iter().map(MemoryStore::watch).collect();
-        let name = "run".to_owned();
-        let key = StreamKey { name, run: [7; 16], stream: 0, variant: 0, is_dealt };
-        let state = Arc::new(StreamState::new(key, 0));
-        let (input, items) = bounded(1_000);
-        let writer = Writer::new(WriterParts {
-            stores,
-            disks: Disks::new(&paths, 1 << 30, ROOM_BYTES, clock.now_ns()),
-            listed: vec![0; folders],
-            folders: node.folders.clone(),
-            is_spread: folders > 1,
-            input: items,
-            state: Arc::clone(&state),
-            entropy: Box::new(Random::new(9)),
-            next_index: 0,
-            ledger: Ledger::new(0),
-            buffer_bytes: BUFFER_BYTES,
-            file_bytes: 1 << 30,
-            sync_interval_ns: 20 * MS,
-        });
-        input.send(Item::Header(Box::new(header()))).unwrap();
-        Self { clock, writer, input, node, state, disks, sent: 0 }
+        let (parts, input, state) =
+            parts(stores, &paths, (node.folders.clone(), is_dealt), clock.now_ns());
+        Self { clock, writer: Writer::new(parts), input, node, state, disks, sent: 0 }
     }
 
     /// Frames without columns come.
     fn send(&mut self, frames: u64) {
         for sequence in self.sent..self.sent + frames {
-            let frame = StoredFrame {
-                info: FrameInfo { sequence, ..FrameInfo::EMPTY },
-                columns: Vec::new(),
-                ledger: Ledger::new(1),
-                end: sequence + 1,
-                taken_ns: self.clock.now_ns(),
-                _memory: self.node.memory.reserve(1).unwrap(),
-            };
-            self.input.send(Item::Frame(Box::new(frame))).unwrap();
+            self.input.send(frame(&self.node, sequence, self.clock.now_ns())).unwrap();
         }
         self.sent += frames;
     }
@@ -111,6 +85,48 @@ impl Rig {
     fn fault(&self, folder: usize) -> Option<String> {
         self.node.snapshot().folders[folder].fault.clone()
     }
+}
+
+/// The parts of a stream's writer with these disks, and what gives it frames; its header has come.
+pub(crate) fn parts<S>(
+    stores: Vec<S>,
+    paths: &[PathBuf],
+    (folders, is_dealt): (Vec<Arc<FolderState>>, bool),
+    now_ns: u64,
+) -> (WriterParts<S>, Sender<Item>, Arc<StreamState>) {
+    let name = "run".to_owned();
+    let key = StreamKey { name, run: [7; 16], stream: 0, variant: 0, is_dealt };
+    let state = Arc::new(StreamState::new(key, 0));
+    let (input, items) = bounded(1_000);
+    input.send(Item::Header(Box::new(header()))).unwrap();
+    let parts = WriterParts {
+        stores,
+        disks: Disks::new(paths, 1 << 30, ROOM_BYTES, now_ns),
+        listed: vec![0; paths.len()],
+        folders,
+        is_spread: paths.len() > 1,
+        input: items,
+        state: Arc::clone(&state),
+        entropy: Box::new(Random::new(9)),
+        next_index: 0,
+        ledger: Ledger::new(0),
+        buffer_bytes: BUFFER_BYTES,
+        file_bytes: 1 << 30,
+        sync_interval_ns: 20 * MS,
+    };
+    (parts, input, state)
+}
+
+/// A frame without columns.
+pub(crate) fn frame(node: &NodeState, sequence: u64, taken_ns: u64) -> Item {
+    Item::Frame(Box::new(StoredFrame {
+        info: FrameInfo { sequence, ..FrameInfo::EMPTY },
+        columns: Vec::new(),
+        ledger: Ledger::new(1),
+        end: sequence + 1,
+        taken_ns,
+        _memory: node.memory.reserve(1).unwrap(),
+    }))
 }
 
 fn header() -> FileHeader {
