@@ -151,7 +151,10 @@ function offsets(index) {
   const mean_ns = 40 + 7 * (index % 10);
   const bins = Array.from({ length: 12 }, (_, bin) => Math.round(9_000 * Math.exp(-(((bin - 5.5) / 2) ** 2) / 2)));
   const count = bins.reduce((sum, one) => sum + one, 0);
-  return { count, mean_ns, first_ns: mean_ns - 24, bin_ns: 4, bins, suggested_ns: 40 - mean_ns, window_ns: 64 };
+  return {
+    count, mean_ns, first_ns: mean_ns - 24, bin_ns: 4, bins, suggested_ns: 40 - mean_ns, window_ns: 64,
+    beyond_ns: null, beyond: [{ from_ns: -1_048_576, count: 3 }, { from_ns: 786_432, count: 5 }],
+  };
 }
 
 /** @param {Counts} to @param {Counts} what */

@@ -259,6 +259,9 @@ export interface LinkState {
   until_durable_ms_p99: number | null;
 }
 
+/** Nearest times of a source around events without it, beyond their window; negative: before it. */
+export interface BeyondBin { from_ns: number; count: number }
+
 export interface Offsets {
   count: number;
   mean_ns: number;
@@ -269,6 +272,9 @@ export interface Offsets {
   suggested_ns: number | null;
   /** What then holds 99.9 % of each source's fragments: one window for all. */
   window_ns: number | null;
+  /** How far it is from most events, if that is beyond their window. */
+  beyond_ns: number | null;
+  beyond: BeyondBin[];
 }
 
 export interface Sample {

@@ -1,6 +1,8 @@
 // Histograms of whole numbers without a comb. The node's bins are equally wide and begin at the
 // least value: some have one more of the values that can occur than others, or none at all.
 
+import type { BeyondBin } from "./api";
+
 export interface Bars {
   edges: number[];
   /** Per bin, or of each value that can occur in it. */
@@ -54,3 +56,31 @@ export function evened(edges: number[], counts: number[], known: number[]): Bars
   const from = Array.from({ length: heights.length + 1 }, (_, bar) => least + (bar - 0.5) * step);
   return { edges: from, heights, total, each: "of a value" };
 }
+
+/** What is beyond a window as bars, each bin a quarter of the power of two below it. Edges are
+ * signed logarithms, of which `placedNs` is the inverse. */
+export function beyondBars(bins: BeyondBin[]): Bars {
+  const place = (ns: number) => Math.sign(ns) * Math.log2(Math.abs(ns));
+  const spans = bins.map(({ from_ns, count }) => {
+    const near = Math.abs(from_ns);
+    const far = near + Math.max(1, 2 ** (Math.floor(Math.log2(near)) - 2));
+    const [from, to] = from_ns < 0 ? [-far, -near] : [near, far];
+    return { from: place(from), to: place(to), count };
+  });
+  spans.sort((one, other) => one.from - other.from);
+  const bars: Bars = { edges: [], heights: [], total: 0, each: "in a bin" };
+  for (const { from, to, count } of spans) {
+    const last = bars.edges.at(-1);
+    if (last === undefined) bars.edges.push(from);
+    else if (last < from) {
+      bars.edges.push(from);
+      bars.heights.push(0);
+    }
+    bars.edges.push(to);
+    bars.heights.push(count);
+    bars.total += count;
+  }
+  return bars;
+}
+
+export const placedNs = (edge: number): number => Math.sign(edge) * Math.round(2 ** Math.abs(edge));

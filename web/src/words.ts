@@ -15,8 +15,9 @@ export const VERDICT_WORDS: Record<Level, string> = {
 };
 
 /** What a source's times suggest, as it is written into the configuration. */
-export function offsetsWords({ mean_ns, suggested_ns, window_ns }: Offsets): string {
-  const mean = `Mean ${format.join(format.nanoseconds(mean_ns))}.`;
+export function offsetsWords({ mean_ns, suggested_ns, window_ns, beyond_ns }: Offsets): string {
+  const mean = beyond_ns === null ? `Mean ${format.join(format.nanoseconds(mean_ns))}.`
+    : `Beyond the window: ${format.join(format.nanoseconds(beyond_ns))} from most events.`;
   if (suggested_ns === null) return `${mean} Nothing stands out of what is in events by chance: no time_offset is suggested.`;
   const window = window_ns === null ? ""
     : ` With those of all sources build.time.window = "${window_ns} ns" holds 99.9 % of each.`;

@@ -5,7 +5,7 @@ import type { LinkState, Offsets, Sample, SourceState, SourceStatus } from "../a
 import { ApiError, get, reason } from "../client";
 import * as format from "../format";
 import { hexRows } from "../hex";
-import { type Bars, evened } from "../histogram";
+import { type Bars, beyondBars, evened, placedNs } from "../histogram";
 import { filtered, groups, worstFirst } from "../order";
 import { Histogram, Line } from "../parts/graph";
 import { LedgerTable } from "../parts/ledger";
@@ -185,9 +185,9 @@ function Sampled({ sample: got }: { sample: Sample }) {
   );
 }
 
-/** How far its times are from those of its events, in this run. */
+/** How far its times are from those of its events, in the last seconds. */
 function OffsetsView({ offsets }: { offsets: Offsets }) {
-  const { bins, bin_ns, count, first_ns } = offsets;
+  const { beyond, bins, bin_ns, count, first_ns } = offsets;
   const edges = Array.from({ length: bins.length + 1 }, (_, bin) => first_ns + bin * bin_ns);
   const ns = (value: number) => format.join(format.nanoseconds(value));
   return (
@@ -196,6 +196,10 @@ function OffsetsView({ offsets }: { offsets: Offsets }) {
       <p class="note">{offsetsWords(offsets)}</p>
       <Histogram bars={{ edges, heights: bins, total: count, each: "in a bin" }} unit="ns" scale={ns}
         label="Offset" />
+      {beyond.length > 0 && (
+        <Histogram bars={beyondBars(beyond)} unit="ns" scale={(edge) => ns(placedNs(edge))}
+          label="Around events without it, beyond their window" />
+      )}
     </section>
   );
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { evened } from "../../src/histogram";
+import { beyondBars, evened, placedNs } from "../../src/histogram";
 
 const BINS = 50;
 
@@ -47,4 +47,13 @@ test("what is not of whole numbers, or of one value only, stays as it is", () =>
   const [single, ones] = histogram([64, 64]);
   expect(evened(single, ones, [64]).heights[0]).toBe(2);
   expect(evened([], [], [])).toMatchObject({ heights: [], total: 0 });
+});
+
+test("what is beyond a window lies on both sides of it, by its logarithm, with gaps between", () => {
+  const bins = [{ from_ns: -1024, count: 2 }, { from_ns: 3, count: 4 }, { from_ns: 5, count: 1 }, { from_ns: 4, count: 7 }];
+  const { edges, heights, total } = beyondBars(bins);
+  expect(edges.map(placedNs)).toEqual([-1280, -1024, 3, 4, 5, 6]);
+  expect(heights).toEqual([2, 0, 4, 7, 1]);
+  expect(total).toBe(14);
+  expect(beyondBars([]).edges).toEqual([]);
 });

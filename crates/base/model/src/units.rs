@@ -81,6 +81,10 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub u64);
 
+/// A duration that may be negative, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offset(pub i64);
+
 impl Size {
     /// Reads a size into a number of bytes.
     ///
@@ -101,6 +105,16 @@ impl Time {
     }
 }
 
+impl Offset {
+    /// Reads an offset into a number of nanoseconds.
+    ///
+    /// # Errors
+    /// The value is not a duration with its unit.
+    pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+        Self::deserialize(deserializer).map(|offset| offset.0)
+    }
+}
+
 impl FromStr for Size {
     type Err = UnitError;
 
@@ -117,6 +131,19 @@ impl FromStr for Time {
     }
 }
 
+impl FromStr for Offset {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (size, is_behind) = match text.trim().strip_prefix('-') {
+            Some(size) => (size, true),
+            None => (text, false),
+        };
+        let ns = i64::try_from(parse_duration_ns(size)?).unwrap_or(i64::MAX);
+        Ok(Self(if is_behind { -ns } else { ns }))
+    }
+}
+
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a size such as \"32 MiB\", or a number of bytes";
@@ -127,6 +154,13 @@ impl<'de> Deserialize<'de> for Size {
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a duration with its unit, such as \"500 ms\"";
+        deserialize_text(deserializer, expected, |_| None)
+    }
+}
+
+impl<'de> Deserialize<'de> for Offset {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a duration with its unit, such as \"-120 ns\"";
         deserialize_text(deserializer, expected, |_| None)
     }
 }

@@ -19,6 +19,7 @@
 //! | [`Pieces`](pieces::Pieces) | several fragments of a source in an event |
 //! | [`Floods`] | sources of which most fragments are in no event |
 //! | [`Offsets`] | how far the times of a source are from its events |
+//! | [`Beyond`] | how far they are from events without it |
 //!
 //! Where a reference source names the groups that took part in an event, the event waits for the
 //! sources of these alone, and takes fragments of these alone: whether another one's came early or
@@ -26,6 +27,7 @@
 //!
 //! The key of an event is the time of its anchor. Keys rise: at least by one from row to row.
 
+mod beyond;
 mod clock;
 mod flood;
 mod group;
@@ -39,11 +41,10 @@ mod regroup;
 mod settings;
 mod voter;
 
-use std::collections::VecDeque;
-
 use catchment_model::{CloseReason, Entry, EventFlags};
 
-use self::flood::Floods;
+pub use self::beyond::{Beyond, BeyondBin};
+pub use self::flood::Floods;
 use self::group::{Next, Put, Queues, Waiting};
 use self::horizon::{Held, Horizon, Said};
 pub use self::offsets::{Offsets, Suggested};
@@ -68,6 +69,7 @@ pub struct TimeMatcher {
     queues: Queues,
     /// By source.
     offsets: Vec<Offsets>,
+    looks: beyond::Looks,
     closing: Closing,
     excused: Excused,
     wanted: Wanted,
@@ -130,13 +132,14 @@ impl TimeMatcher {
             horizon,
             queues,
             offsets: sources().map(|index| Offsets::new(time, time.opens(index))).collect(),
+            looks: beyond::Looks::default(),
             closing: Closing::new(config),
             excused: Excused::default(),
             wanted: Wanted::default(),
             edges: Edges::new(config),
             required: sources().map(|index| config.sources[index].is_required()).collect(),
             sparse: sparse.map(|index| (index, time.clocks[index].lag_ns.cast_signed())).collect(),
-            floods: Floods::new(time, config),
+            floods: Floods::new(time, time.opener_count(&config.sources), config.timeout_ns),
             reference: time.reference,
             named: 0,
             has_groups: config.expected_in.iter().any(|&groups| groups > 0),
@@ -429,8 +432,9 @@ impl TimeMatcher {
         matched: &mut Matched,
     ) {
         let groups = self.queues.named();
+        self.look_beyond((begin_ns, anchor_ns, end_ns), groups, matched);
         self.queues.close(end_ns);
-        self.drain_strays();
+        self.floods.drain(&mut self.queues);
         self.capped += u64::from(std::mem::take(&mut self.queues.is_capped));
         let mut building = Building::new(key_of(anchor_ns).max(self.next_key), anchor_ns);
         let mut complete = true;
@@ -461,7 +465,7 @@ impl TimeMatcher {
     fn close_alone(&mut self, index: usize, matched: &mut Matched) {
         let Some(waiting) = self.queues.pop(index) else { return };
         let (ns, ordinal) = (waiting.ns(), self.queues.pop_ordinal(index));
-        self.note_stray(index, ns);
+        self.floods.note_stray(index, ns, &mut self.queues);
         match self.unmatched {
             Unmatched::Keep => {
                 self.release_alone(index, ns, (&waiting, ordinal), EventFlags::UNMATCHED, matched);
@@ -674,23 +678,4 @@ fn key_of(ns: i64) -> u64 {
 
 fn flags_of(fragment: &Fragment) -> EventFlags {
     if fragment.is_flagged() { EventFlags::SENDER_ERROR } else { EventFlags::default() }
-}
-
-impl Matched {
-    /// Appends a fragment with a time of its own, as [`append`](Self::append) does. Its key is
-    /// beyond those of all that its source has in its queue, or that of the last: a piece.
-    #[inline]
-    fn append_timed(
-        &mut self,
-        index: usize,
-        key: u64,
-        (fragment, ordinal): (&Fragment, u64),
-        time_ns: u64,
-    ) {
-        if self.times.is_empty() {
-            self.times.resize_with(self.sources.len(), VecDeque::new);
-        }
-        self.times[index].push_back(time_ns);
-        self.append(index, key, fragment, ordinal);
-    }
 }

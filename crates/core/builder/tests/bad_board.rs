@@ -2,11 +2,11 @@
 
 use crate::support::{MS, Rig, S};
 use catchment_builder::{
-    BuilderConfig, ClockConfig, Flooding, Fragment, SourceRole, SourceStatus, TimeConfig,
-    TimeMatcher, Unmatched,
+    BuilderConfig, ClockConfig, Flooding, Floods, Fragment, Group, SourceRole, SourceStatus,
+    TimeConfig, TimeMatcher, Unmatched, regroup,
 };
 use catchment_fixtures::Random;
-use catchment_model::Entry;
+use catchment_model::{Entry, Piece};
 
 const BOARDS: usize = 72;
 const BAD: usize = 5;
@@ -17,13 +17,16 @@ const END: u64 = FIRST + 3_000 * MS;
 const TIMEOUT: u64 = 1_000 * MS;
 
 /// As the preset `alpha-72` builds: a window of 1 us, events of two boards at least.
+fn rule(flooding: Flooding) -> TimeConfig {
+    let mut time = TimeConfig::new(1_000, vec![ClockConfig::NS; BOARDS], TIMEOUT);
+    (time.coincidence, time.unmatched, time.flooding) = (2, Unmatched::Count, flooding);
+    time
+}
+
 fn rig(flooding: Flooding) -> Rig<TimeMatcher> {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; BOARDS]);
     config.timeout_ns = TIMEOUT;
-    let clocks = vec![ClockConfig::NS; BOARDS];
-    let mut time = TimeConfig::new(1_000, clocks, TIMEOUT);
-    (time.coincidence, time.unmatched, time.flooding) = (2, Unmatched::Count, flooding);
-    let matcher = TimeMatcher::new(&config, &time).expect("settings that can be");
+    let matcher = TimeMatcher::new(&config, &rule(flooding)).expect("settings that can be");
     Rig::with_matcher(&config, matcher)
 }
 
@@ -145,4 +148,49 @@ fn a_flood_ends() {
     let after = rig.rows.range(until + 20 * MS..).filter(|(_, row)| row.present() == BOARDS);
     assert_eq!(after.count() as u64, (END - until) / MS - 20);
     assert!(rig.count(BAD, Entry::FragmentsDiscardedUnmatched) >= 39_500);
+}
+
+/// What is built again of the fragments is what the builder has built, also where a source floods
+/// for a while, and where they are read in two parts.
+#[test]
+fn events_with_a_flood_are_built_again_as_they_were_built() {
+    let until = BAD_FROM + S;
+    let bad = |ns: u64| {
+        let before = (1..=40).rev().map(|step| ns - step * 20_000);
+        let strays = before.chain([ns - 950]);
+        strays.filter(|_| ns < until).chain([own(BAD, ns)]).collect::<Vec<u64>>()
+    };
+    let (rig, _) = build(("floods", Flooding::Exclude), bad, |one| one.is_flooding);
+    let present = |row: &crate::support::Row| {
+        (0..BOARDS).filter(|&board| row.fragments[board].is_some()).collect::<Vec<usize>>()
+    };
+    let built: Vec<_> = rig.rows.iter().map(|(key, row)| (*key, present(row))).collect();
+    let sent = |from_ns: u64, to_ns: u64| {
+        let of_board = |board| {
+            let times = |ns: u64| match board == BAD && ns >= BAD_FROM {
+                true => bad(ns),
+                false => vec![own(board, ns)],
+            };
+            let all = (from_ns..to_ns).step_by(MS as usize).flat_map(times);
+            all.map(|time_ns| Piece { row: 0, time_ns, bytes: 100 }).collect::<Vec<Piece>>()
+        };
+        (0..BOARDS).map(of_board).collect::<Vec<_>>()
+    };
+    let events = |groups: &[Group]| {
+        let events = groups.iter().filter(|group| group.is_event);
+        events.map(|group| (group.anchor_ns, group.sources.clone())).collect::<Vec<_>>()
+    };
+    let new = |flooding| Floods::new(&rule(flooding), BOARDS as u32, TIMEOUT);
+    let time = rule(Flooding::Exclude);
+    let whole = regroup(&time, &sent(FIRST, END), &new(Flooding::Exclude), |_, _| true);
+    assert_eq!(events(&whole), built);
+    let open = regroup(&time, &sent(FIRST, END), &new(Flooding::Open), |_, _| true);
+    assert_ne!(events(&open), built);
+    // In the middle of the flood.
+    let half = BAD_FROM + 300 * MS;
+    let mut floods = new(Flooding::Exclude);
+    let mut parts = regroup(&time, &sent(FIRST, half), &floods, |_, _| true);
+    parts.iter().for_each(|group| floods.follow(&time, group));
+    parts.extend(regroup(&time, &sent(half, END), &floods, |_, _| true));
+    assert_eq!(parts, whole);
 }

@@ -72,6 +72,7 @@ struct RunFigures {
     dead: VecDeque<bool>,
     /// The discarded total when it last grew, and the time of that.
     discarded: (u64, u64),
+    offsets: offsets::Recent,
 }
 
 impl RunFigures {
@@ -85,6 +86,7 @@ impl RunFigures {
             thread_names: Vec::new(),
             dead: VecDeque::new(),
             discarded: (0, 0),
+            offsets: offsets::Recent::default(),
         }
     }
 }
@@ -291,6 +293,7 @@ impl Watching {
             snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
         let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
         self.of_run.threads.push(now_ns, &times);
+        self.of_run.offsets.push(now_ns, &snapshot.offsets);
     }
 
     /// The same without a run: packets and bytes; nothing is built or recorded.
@@ -444,7 +447,7 @@ impl Watching {
     ) -> Vec<api::SourceState> {
         let running = moment.run.is_some() || moment.arrivals.is_some();
         let offsets = moment.snapshot.map_or(&[][..], |one| &one.offsets);
-        let offsets = offsets::offsets(offsets, &self.sources);
+        let offsets = offsets::offsets(&self.of_run.offsets.of(offsets), &self.sources);
         let state = |(index, source): (usize, &Source)| {
             let counts = moment.snapshot.and_then(|one| one.ledger.sources.get(index));
             let rate = |counter: SourceCounter| {

@@ -111,7 +111,7 @@ pub use live::{
 pub use live_folder::FolderSnapshot;
 pub use live_link::{ABANDON_REASONS, LinkCounts};
 pub use live_progress::{Delay, LinkProgress};
-pub use match_rule::{MatchRule, SourceClock, TimeRule};
+pub use match_rule::{MatchRule, SourceClock, TimeOffset, TimeRule};
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
 pub use senders::Stranger;

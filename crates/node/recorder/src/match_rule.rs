@@ -6,7 +6,7 @@ use catchment_builder::{
     TimeMatcher, Unmatched, WindowKind,
 };
 use catchment_frame::Pattern;
-use catchment_model::units::Time;
+use catchment_model::units::{Offset, Time};
 use serde::{Deserialize, Deserializer};
 
 use crate::builder_config::builder_config;
@@ -57,6 +57,19 @@ pub struct TimeRule {
     /// The longest step that is believed at once.
     #[serde(rename = "jump", deserialize_with = "some_time")]
     pub jump_ns: Option<u64>,
+    /// Offsets of sources' clocks, instead of those of the sources: the last that names one holds.
+    pub offsets: Vec<TimeOffset>,
+}
+
+/// What is added to the times of sources.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeOffset {
+    /// A pattern of their names.
+    pub sources: Pattern,
+    /// As a source's `time_offset`.
+    #[serde(rename = "offset", deserialize_with = "Offset::read")]
+    pub offset_ns: i64,
 }
 
 /// What is known of a source's clock beside what its protocol says.
@@ -266,7 +279,9 @@ impl RecorderConfig {
         }
         let Some(time) = self.time_config() else {
             let rule = &self.build.time;
-            let given = rule.window_ns.is_some() || rule.fragments_max.is_some();
+            let given = rule.window_ns.is_some()
+                || rule.fragments_max.is_some()
+                || !rule.offsets.is_empty();
             return require(!given, "build.time", "build.match = \"time\" beside it", "number");
         };
         let is_given = self.build.time.window_ns.is_some();
@@ -275,6 +290,11 @@ impl RecorderConfig {
         let useless = self.build.time.openers.iter().find(|pattern| !names(pattern));
         let got = useless.map_or(String::new(), ToString::to_string);
         require(useless.is_none(), "build.time.openers", "names of sources", got)?;
+        let offsets = self.build.time.offsets.iter().enumerate();
+        for (index, TimeOffset { sources, .. }) in offsets {
+            let key = format!("build.time.offsets[{index}].sources");
+            require(names(sources), &key, "names of sources", sources)?;
+        }
         let all = self.own.are_all();
         require(all, "run.own", "all events: nodes that share a run build by number", "some")?;
         match time.check(&builder_config(self)) {

@@ -21,6 +21,10 @@ pub(crate) struct EventsBuffer {
     pub(crate) counted: Ledger,
     /// One above the last key of events that were built again.
     pub(crate) next_key: u64,
+    /// The last key that was read.
+    pub(crate) read_key: u64,
+    /// By source, what is added to its times; empty: nothing.
+    shifts_ns: Vec<i64>,
 }
 
 /// The fragments of a source, by row; their payload one behind the other.
@@ -134,8 +138,9 @@ impl Fragments {
 }
 
 impl EventsBuffer {
-    /// With `in_base` it holds where the payload is, and not the payload.
-    pub(crate) fn new(sources: usize, in_base: bool) -> Self {
+    /// With `in_base` it holds where the payload is, and not the payload. `shifts_ns` is added to
+    /// the times of each source.
+    pub(crate) fn new(sources: usize, in_base: bool, shifts_ns: Vec<i64>) -> Self {
         let source = || Fragments {
             payload: match in_base {
                 true => Payload::InBase(VecDeque::new(), PartOrder::default()),
@@ -150,6 +155,8 @@ impl EventsBuffer {
             sources: (0..sources).map(|_| source()).collect(),
             counted: Ledger::new(sources),
             next_key: 0,
+            read_key: 0,
+            shifts_ns,
         }
     }
 
@@ -167,6 +174,7 @@ impl EventsBuffer {
     pub(crate) fn add(&mut self, run: &Run, frame: usize) -> Result<(), StorageError> {
         let events = run.events(frame)?;
         self.keys.extend_from_slice(events.keys());
+        self.read_key = events.keys().last().copied().unwrap_or(0).max(self.read_key);
         self.times_ns.extend_from_slice(events.times_ns());
         self.flags.extend_from_slice(events.flags());
         for (id, source) in self.sources.iter_mut().enumerate() {
@@ -192,9 +200,18 @@ impl EventsBuffer {
             let holes = column.holes(0..events.len()).iter();
             source.holes.extend(holes.map(|hole| Hole { row: hole.row + before, ..*hole }));
             let pieces = column.pieces(0..events.len()).iter();
-            source.pieces.extend(pieces.map(|piece| Piece { row: piece.row + before, ..*piece }));
+            let shift_ns = self.shifts_ns.get(id).copied().unwrap_or(0);
             // 0 where a frame does not say them, as where a fragment is missing.
-            source.times_ns.extend_from_slice(column.times_ns());
+            let shifted = |ns: u64| match ns {
+                0 => 0,
+                ns => ns.saturating_add_signed(shift_ns).max(1),
+            };
+            source.pieces.extend(pieces.map(|piece| Piece {
+                row: piece.row + before,
+                time_ns: shifted(piece.time_ns),
+                ..*piece
+            }));
+            source.times_ns.extend(column.times_ns().iter().map(|&ns| shifted(ns)));
             source.times_ns.resize(source.valid.len() + events.len(), 0);
             for row in 0..events.len() {
                 source.valid.push(column.validity().is_set(row));

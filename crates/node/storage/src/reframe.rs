@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
-use catchment_builder::TimeConfig;
+use catchment_builder::{Floods, TimeConfig};
 use catchment_frame::{
     Codec, Codings, ColumnCoding, ColumnEntry, FrameKind, frame_ledger, is_in_base,
 };
@@ -50,6 +50,10 @@ pub struct ReframeOptions {
 pub struct Rebuilt {
     /// The window, and who opens events. Fragments that are in none are kept, as late ones are.
     pub time: TimeConfig,
+    /// Which sources flood at the run's start: none.
+    pub floods: Floods,
+    /// By source, what is added to its times: where its offset was wrong. Empty: nothing.
+    pub shifts_ns: Vec<i64>,
     /// The new run's configuration.
     pub config: String,
     /// Which set of the run's data the events are from now on.
@@ -136,6 +140,8 @@ struct Reframer<'a> {
     report: Report<'a>,
     writer: RunWriter,
     events: EventsBuffer,
+    /// Of events that are built again: which sources flood.
+    floods: Option<Floods>,
     /// Ledger counts from frames of channels that are in no written frame.
     counted: Ledger,
     /// Where the next frame of channels begins.
@@ -156,7 +162,9 @@ impl<'a> Reframer<'a> {
         report: Report<'a>,
     ) -> Self {
         let sources = run.sources().len();
-        let in_base = options.rebuilt.as_ref().is_some_and(|rebuilt| !rebuilt.copy);
+        let rebuilt = options.rebuilt.as_ref();
+        let in_base = rebuilt.is_some_and(|rebuilt| !rebuilt.copy);
+        let shifts_ns = rebuilt.map_or(Vec::new(), |rebuilt| rebuilt.shifts_ns.clone());
         let frames = run.channel_frames().iter();
         let start_ns = frames.map(|frame| frame.summary.info.time_first_ns).min();
         let next_ns = options.frame_ns.zip(start_ns).map(|(length, start)| start / length * length);
@@ -165,7 +173,8 @@ impl<'a> Reframer<'a> {
             options,
             report,
             writer,
-            events: EventsBuffer::new(sources, in_base),
+            events: EventsBuffer::new(sources, in_base, shifts_ns),
+            floods: rebuilt.map(|rebuilt| rebuilt.floods.clone()),
             counted: Ledger::new(sources),
             next_ns,
             end_ns: 0,
@@ -227,8 +236,8 @@ impl<'a> Reframer<'a> {
         if let Some(position) = self.run.frame_at(file, index) {
             self.events.add(self.run, position)?;
         }
-        if let Some(Rebuilt { time, .. }) = &self.options.rebuilt {
-            let rows = self.events.regroup(time, self.run.sources())?;
+        if let (Some(rebuilt), Some(floods)) = (&self.options.rebuilt, &mut self.floods) {
+            let rows = self.events.regroup(rebuilt, floods, self.run.sources())?;
             self.events.settle(rows, self.run.sources());
             return self.events.write_first(&mut self.writer, rows);
         }

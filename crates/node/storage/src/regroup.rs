@@ -5,12 +5,13 @@
 
 use std::collections::VecDeque;
 
-use catchment_builder::{Group, TimeConfig, WindowKind};
+use catchment_builder::{Floods, Group, WindowKind};
 use catchment_frame::{ColumnKind, Schema, SourceInfo};
 use catchment_model::{Entry, EventFlags, Piece, SourceId};
 
 use crate::error::StorageError;
 use crate::events_buffer::{EventsBuffer, Fragments};
+use crate::reframe::Rebuilt;
 use crate::write::unwritable;
 
 /// The schema of events that are built again: beside a fragment in no event nobody is expected,
@@ -44,17 +45,17 @@ struct NewRow {
 
 impl EventsBuffer {
     /// Builds the events again. Returns how many of them do not change by what follows, which is
-    /// not before the last event.
+    /// not before the last event that was read; `floods` is what is known after them.
     ///
     /// # Errors
     /// A fragment without a time of its own.
     pub(crate) fn regroup(
         &mut self,
-        time: &TimeConfig,
+        rebuilt: &Rebuilt,
+        floods: &mut Floods,
         sources: &[SourceInfo],
     ) -> Result<usize, StorageError> {
-        let rows = 0..self.keys.len();
-        let last_key = self.keys.last().copied().unwrap_or(0);
+        let (time, rows) = (&rebuilt.time, 0..self.keys.len());
         let is_late = |row: usize| EventFlags(self.flags[row]).contains(EventFlags::LATE);
         let (mut waiting, mut times) = (Vec::new(), Vec::new());
         for (source, info) in self.sources.iter().zip(sources) {
@@ -88,10 +89,10 @@ impl EventsBuffer {
             let piece = of_reference.get(event);
             piece.is_none_or(|piece| self.sources[source].expected[piece.row as usize])
         };
-        let groups = catchment_builder::regroup(time, &times, expects);
-        for Group { anchor_ns, sources: of, is_event } in groups {
+        let groups = catchment_builder::regroup(time, &times, floods, expects);
+        for &Group { anchor_ns, sources: ref of, is_event } in &groups {
             let mut fragments = Vec::new();
-            for source in of {
+            for &source in of {
                 // Late ones before it follow what they followed.
                 while let Some(piece) = waiting[source].pop_front() {
                     if !is_late(piece.row as usize) {
@@ -114,8 +115,16 @@ impl EventsBuffer {
             WindowKind::First => time.window_ns,
             WindowKind::Gap => time.span_ns_max,
         };
-        let settled_ns = last_key.saturating_sub(time.before_ns).saturating_sub(span_ns);
-        Ok(self.keys.partition_point(|&key| key < settled_ns))
+        // What is read next is not before the last key, but for a source that is moved back.
+        let back_ns = rebuilt.shifts_ns.iter().min().map_or(0, |ns| ns.min(&0).unsigned_abs());
+        let reach_ns = time.before_ns.saturating_add(span_ns).saturating_add(back_ns);
+        let settled_ns = self.read_key.saturating_sub(reach_ns);
+        let settled = self.keys.partition_point(|&key| key < settled_ns);
+        // Each group is one row, beside those of late fragments.
+        let of_groups = self.flags[..settled].iter();
+        let of_groups = of_groups.filter(|flags| !EventFlags(**flags).contains(EventFlags::LATE));
+        groups.iter().take(of_groups.count()).for_each(|group| floods.follow(time, group));
+        Ok(settled)
     }
 
     /// Takes note that so many events are written next: of each source, how many of its fragments

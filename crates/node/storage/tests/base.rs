@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::common;
-use catchment_builder::{ClockConfig, TimeConfig};
+use catchment_builder::{ClockConfig, Floods, TimeConfig};
 use catchment_fixtures::hadtu_sources;
 use catchment_frame::{FileReader, Numbering, Schema};
 use catchment_model::{EventFlags, SourceId};
@@ -198,7 +198,7 @@ fn a_folder_with_payload_is_read_and_merged_with_one_whose_payload_is_in_a_base(
         metadata["base"] = serde_json::json!({ "path": "../run" });
     });
     let time = TimeConfig::new(100, vec![ClockConfig::NS], 1_000_000_000);
-    let rebuilt = Some(Rebuilt { time, config: String::new(), variant: 1 << 31, copy: false });
+    let rebuilt = Some(rebuilt(time, 0, false));
     let options = ReframeOptions { rebuilt, ..ReframeOptions::default() };
     let error =
         reframe(&Run::open(&own).unwrap(), &golden.path("no"), "no", &options, go_on).unwrap_err();
@@ -242,6 +242,16 @@ fn a_base_in_other_codecs_is_the_same_and_a_copy_needs_none() {
     assert_eq!((copy.base_path(), copy.header().variant), (None, golden.open().header().variant));
     assert_eq!(fragments(&copy).unwrap(), described());
     assert!(verify(&copy, |_| ()).is_intact());
+}
+
+/// With this window, and the last source's times moved.
+fn rebuilt(time: TimeConfig, shift_ns: i64, copy: bool) -> Rebuilt {
+    let sources = time.clocks.len();
+    let mut shifts_ns = vec![0; sources];
+    shifts_ns[sources - 1] = shift_ns;
+    let floods = Floods::new(&time, sources as u32, 1_000_000_000);
+    let variant = (1 << 31) + time.window_ns as u32 + shift_ns.unsigned_abs() as u32;
+    Rebuilt { time, floods, shifts_ns, config: String::new(), variant, copy }
 }
 
 const EVENTS: u64 = 10;
@@ -300,21 +310,21 @@ fn events_are_built_again_without_their_payload_also_over_the_borders_of_frames(
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     write_apart(&path("run"), Numbering::Run);
-    let rebuild = |from: &str, to: &str, window_ns, copy| {
+    let rebuild = |from: &str, to: &str, (window_ns, shift_ns), copy| {
         let run = Run::open(path(from)).unwrap();
         let time = TimeConfig::new(window_ns, vec![ClockConfig::NS; 2], 1_000_000_000);
-        let variant = 1 << 31 | window_ns as u32;
-        let rebuilt = Some(Rebuilt { time, config: String::new(), variant, copy });
+        let rebuilt = Some(rebuilt(time, shift_ns, copy));
         let options = ReframeOptions { rebuilt, ..ReframeOptions::default() };
         reframe(&run, &path(to), to, &options, |_| ControlFlow::Continue(()))
     };
-    let build = |from: &str, to: &str, window_ns, copy| {
-        rebuild(from, to, window_ns, copy).unwrap();
+    let moved = |from: &str, to: &str, (window_ns, shift_ns), copy| {
+        rebuild(from, to, (window_ns, shift_ns), copy).unwrap();
         let run = Run::open(path(to)).unwrap();
         let report = verify(&run, |_| ());
         assert!(report.is_intact(), "{:?}", report.problems);
         run
     };
+    let build = |from: &str, to: &str, window_ns, copy| moved(from, to, (window_ns, 0), copy);
     /// Of each event its key and its fragments.
     fn events(run: &Run) -> Vec<(u64, [Option<Vec<u8>>; 2])> {
         let mut events = Vec::new();
@@ -345,9 +355,32 @@ fn events_are_built_again_without_their_payload_also_over_the_borders_of_frames(
     let narrow = build("wide", "narrow", 100, false);
     assert_eq!(events(&narrow), events(&Run::open(path("run")).unwrap()));
     assert_eq!(narrow.base_path().unwrap().canonicalize().unwrap(), base);
+    // The second source's offset was wrong: by as much that frames which follow have what is of an
+    // event, on both sides.
+    assert_eq!(events(&moved("run", "mended", (100, -300), false)), whole);
+    assert_eq!(events(&moved("mended", "back", (100, 300), true)), events(&narrow));
+    for events_off in [-4_i64, 4] {
+        let to = format!("off by {events_off}");
+        let off = moved("run", &to, (100, 10_000 * events_off - 300), false);
+        let at = |ns: i64, source: u64| {
+            let event = ns / 10_000 - 1 - if source == 1 { events_off } else { 0 };
+            let is_sent = (0..EVENTS.cast_signed()).contains(&event);
+            is_sent.then(|| sent(event.cast_unsigned(), source).1)
+        };
+        let expected: Vec<_> = (1..)
+            .map(|event| 10_000 * event)
+            .take_while(|&ns| at(ns, 0).is_some() || at(ns, 1).is_some())
+            .map(|ns| (ns.cast_unsigned(), [at(ns, 0), at(ns, 1)]))
+            .collect();
+        let found = events(&off);
+        // No time is before the first one there is.
+        let early = found.iter().take_while(|(key, _)| *key < 10_000).count();
+        assert_eq!(early, if events_off < 0 { 4 } else { 0 }, "{found:?}");
+        assert_eq!(found[early..], expected);
+    }
     // Numbers that begin again in each file do not say which frame is meant.
     write_apart(&path("by-file"), Numbering::File);
-    let error = rebuild("by-file", "no", 500, false).unwrap_err().to_string();
+    let error = rebuild("by-file", "no", (500, 0), false).unwrap_err().to_string();
     assert!(error.contains("not in the order of their numbers"), "{error}");
     assert_eq!(events(&build("by-file", "copied", 500, true)), whole);
 }

@@ -35,8 +35,8 @@ pub(crate) use self::plan::TimePlan;
 
 /// What happens where events are built by time: what the network and narrow clocks do, which keeps
 /// no fragment that arrives from its event; the lies of clocks; what befalls a source, or the
-/// process; and what befalls front-ends.
-pub const FAULTS: [Fault; 22] = [
+/// process; what befalls front-ends; and a board that sends far more than there are events.
+pub const FAULTS: [Fault; 23] = [
     Fault::Loss,
     Fault::Duplicate,
     Fault::Reorder,
@@ -59,6 +59,7 @@ pub const FAULTS: [Fault; 22] = [
     Fault::HalfOpen,
     Fault::Stall,
     Fault::SmallRing,
+    Fault::Flood,
 ];
 const HARMLESS: Range<usize> = 0..4;
 const LIES: Range<usize> = 4..9;
@@ -69,8 +70,16 @@ const OF_FRONT_ENDS: Range<usize> = 15..22;
 
 /// The faults of a seed: in one run of four none but those that must change nothing, in two of four
 /// one lie beside them, and in one of four any. Of front-ends in half of the runs what only makes
-/// them slow, in a quarter one of the others beside that, and in a quarter any.
+/// them slow, in a quarter one of the others beside that, and in a quarter any. In one run of eight
+/// a board floods.
 pub(crate) fn faults_of(seed: u64) -> Faults {
+    match Random::new(seed ^ 0x71_43).below(8) {
+        0 => without_flood(seed).with(Fault::Flood),
+        _ => without_flood(seed),
+    }
+}
+
+fn without_flood(seed: u64) -> Faults {
     let mut chance = Random::new(seed ^ 0x71_3e);
     let kind = chance.below(4);
     let mut drawn = |range: Range<usize>, per_thousand| {

@@ -262,6 +262,35 @@ fn offsets_are_measured_and_suggested() {
     assert!(text.contains("expected build.match = \"time\", got \"number\""), "{text}");
 }
 
+#[test]
+fn a_board_far_beyond_the_window_is_seen_and_brought_to_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_ports(3);
+    let config = config(folder.path(), port, 3, "");
+    let mut boards = Boards::new(&config, port, 3);
+    let arguments = ["run", &config, "--measure-offsets"];
+    let (child, mut lines) = started(folder.path(), &arguments, "Recording");
+    // The third board is 300 us behind, and in no event with others; its clock says so each time.
+    for event in 0..800 {
+        for (board, ticks) in [(0, 0), (1, 3), (2, 37_500)] {
+            boards.send(board, 1_000_000 + event * 125_000 + ticks, 40);
+        }
+    }
+    interrupt(child);
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    let line = |name: &str| rest.lines().find(|line| line.contains(name)).expect(&rest);
+    // From where most are: the second is 24 ns behind the first.
+    let found = [("299976 ns", "-299976 ns"), ("300000 ns", "-300000 ns")];
+    let is_found = |(beyond, suggested): &(&str, &str)| {
+        let line = line("board-2 ").trim_end();
+        line.contains(&format!(" {beyond}  ")) && line.ends_with(&format!(" {suggested}"))
+    };
+    assert!(found.iter().any(is_found), "{rest}");
+    assert!(line("board-0 ").trim_end().ends_with(" 0 ns"), "{rest}");
+    assert!(line("board-1 ").trim_end().ends_with(" -24 ns"), "{rest}");
+}
+
 /// Of each event its key, and the boards in it.
 fn events(run: &Run, boards: u32) -> Vec<(u64, Vec<u32>)> {
     let mut events = Vec::new();
@@ -290,14 +319,13 @@ fn fragments(run: &Run, board: u32) -> Vec<(u64, Vec<u8>)> {
     of_column.collect()
 }
 
-#[test]
-fn events_are_built_again_with_another_window() {
-    let folder = tempfile::tempdir().unwrap();
-    let (folder, port) = (folder.path(), free_ports(3));
+/// A run of 200 triggers with two boards near each other, and a third one that is 400 ns behind
+/// them: in no event with the others.
+fn recorded_apart(folder: &Path) -> (Run, String) {
+    let port = free_ports(3);
     let config = config(folder, port, 3, "");
     let mut boards = Boards::new(&config, port, 3);
     let (child, mut lines) = started(folder, &["run", &config], "Recording");
-    // The third board is 400 ns behind: in no event with the others.
     for event in 0..200 {
         for (board, ticks) in [(0, 0), (1, 3), (2, 50)] {
             boards.send(board, 1_000_000 + event * 125_000 + ticks, 100 + event as usize);
@@ -309,14 +337,26 @@ fn events_are_built_again_with_another_window() {
     let path = only_run(folder);
     let run = Run::open(&path).unwrap();
     assert_eq!(events(&run, 3).len(), 400, "{rest}");
-    let path = path.to_str().unwrap();
+    (run, path.to_str().unwrap().to_owned())
+}
+
+/// The events of that, whole.
+fn whole_events() -> Vec<(u64, Vec<u32>)> {
+    (0..200).map(|event| (8_000_000 + event * 1_000_000, vec![0, 1, 2])).collect()
+}
+
+#[test]
+fn events_are_built_again_with_another_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (run, path) = recorded_apart(folder);
+    let path = &*path;
     let reframe = |out: &str, more: &[&str], code| {
         json(folder, &[&["reframe", path, "--out", out, "--json"], more].concat(), code)
     };
     let anew = reframe("wide", &["--window", "500 ns"], 0);
     let wide = Run::open(folder.join("wide")).unwrap();
-    let whole: Vec<_> =
-        (0..200).map(|event| (8_000_000 + event * 1_000_000, vec![0, 1, 2])).collect();
+    let whole = whole_events();
     assert_eq!(events(&wide, 3), whole);
     assert!(verify(&wide, |_| ()).is_intact() && wide.config().contains("window = \"500 ns\""));
     assert_eq!(wide.event_counts().unwrap().incomplete, 0);
@@ -358,6 +398,54 @@ fn events_are_built_again_with_another_window() {
     let merged = Run::open(folder.join("merged")).unwrap();
     assert_eq!(of_base(&merged), std::fs::canonicalize(folder.join("moved")).unwrap());
     assert_eq!(events(&merged, 3), whole);
+}
+
+#[test]
+fn events_are_built_again_with_other_offsets_and_openers() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (run, path) = recorded_apart(folder);
+    let path = &*path;
+    let reframe = |out: &str, more: &[&str]| {
+        json(folder, &[&["reframe", path, "--out", out, "--json"], more].concat(), 0);
+        Run::open(folder.join(out)).unwrap()
+    };
+    let whole = whole_events();
+    // The third board's clock was 400 ns ahead: its times are mended, and nothing else is given.
+    let mended = reframe("mended", &["--offset", "board-2=-400 ns"]);
+    assert_eq!(events(&mended, 3), whole);
+    let moved = fragments(&run, 2).into_iter().map(|(ns, bytes)| (ns - 400, bytes));
+    assert_eq!(fragments(&mended, 2), moved.collect::<Vec<_>>());
+    assert_eq!(fragments(&mended, 0), fragments(&run, 0));
+    assert_eq!(audit(&mended).unwrap().verdict, Verdict::Balanced);
+    assert!(mended.config().contains("offset = \"-400 ns\""), "{}", mended.config());
+    // And back, of the run that was mended: the times are those of the recording.
+    let back = ["reframe", "mended", "--out", "back", "--offset", "board-*=0 s", "--json"];
+    json(folder, &back, 0);
+    let back = Run::open(folder.join("back")).unwrap();
+    assert_eq!(events(&back, 3), events(&run, 3));
+    assert_eq!(fragments(&back, 2), fragments(&run, 2));
+    // It alone opens events: its time is theirs, and the others are before it.
+    let opened = reframe("opened", &["--window", "500 ns", "--openers", "board-2"]);
+    let later = whole.iter().map(|(key, boards)| (key + 400, boards.clone()));
+    assert_eq!(events(&opened, 3), later.collect::<Vec<_>>());
+    assert_eq!(audit(&opened).unwrap().verdict, Verdict::Balanced);
+    // Where an event takes three openers, and the window has two, there is none.
+    assert_eq!(events(&reframe("alone", &["--coincidence", "3"]), 3).len(), 600);
+    let wide = reframe("wide", &["--window", "500 ns"]);
+    let variants = [&run, &wide, &mended, &opened].map(|run| run.header().variant);
+    let different: std::collections::BTreeSet<u32> = variants.into_iter().collect();
+    assert_eq!((different.len(), variants.map(|one| one >> 31)), (4, [0, 1, 1, 1]));
+    for (more, expected) in [
+        (["--openers", "nobody-*"], "names of sources"),
+        (["--offset", "nobody=1 ns"], "names of sources"),
+        (["--offset", "board-2"], "trigger=-300 ns"),
+        (["--coincidence", "4"], "as many sources as may open"),
+    ] {
+        let arguments = [&["reframe", path, "--out", "no"], &more[..]].concat();
+        let refused = stderr(folder, &arguments, 2);
+        assert!(refused.contains(expected), "{refused}");
+    }
 }
 
 /// The key of an event, and by board the times and bytes of its fragments.

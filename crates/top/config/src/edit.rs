@@ -1,6 +1,7 @@
 //! Changes one value in a configuration's text; comments and order stay.
 
-use toml_edit::{DocumentMut, Item, TableLike, Value};
+use toml_edit::{DocumentMut, Item, TableLike};
+pub use toml_edit::{InlineTable, Value};
 
 /// The text with `key = value` in the table of that name (`a.b`: in `b` of `a`), which must be
 /// there; another value of the key is replaced.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use catchment_builder::SourceRole;
 use catchment_emulator::{Clocks, EmulatedSource, Faults};
 use catchment_frame::ColumnCoding;
-use catchment_model::units::{Size, Time, UnitError, deserialize_text, parse_duration_ns};
+use catchment_model::units::{Offset, Size, Time, deserialize_text};
 use catchment_net::Network;
 use catchment_recorder::{BuildConfig, EncodeConfig, FrameConfig, ReceiveConfig, WriteConfig};
 use catchment_wire::hadtu::ByteOrder;
@@ -194,10 +194,6 @@ impl From<ByteOrderLow> for ByteOrder {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(pub Option<f64>);
 
-/// A duration that may be negative, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offset(pub(crate) i64);
-
 /// An IP address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
@@ -246,26 +242,6 @@ impl<'de> Deserialize<'de> for Rate {
         deserialize_text(deserializer, expected, |hz| {
             (1..=1_000_000_000).contains(&hz).then_some(Self(Some(hz as f64)))
         })
-    }
-}
-
-impl std::str::FromStr for Offset {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let (size, is_behind) = match text.trim().strip_prefix('-') {
-            Some(size) => (size, true),
-            None => (text, false),
-        };
-        let ns = i64::try_from(parse_duration_ns(size)?).unwrap_or(i64::MAX);
-        Ok(Self(if is_behind { -ns } else { ns }))
-    }
-}
-
-impl<'de> Deserialize<'de> for Offset {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = "a duration with its unit, such as \"-120 ns\"";
-        deserialize_text(deserializer, expected, |_| None)
     }
 }
 

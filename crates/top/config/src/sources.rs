@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use catchment_model::limits::SOURCES_MAX;
-use catchment_model::units::{Size, Time};
+use catchment_model::units::{Offset, Size, Time};
 use catchment_net::Network;
 use catchment_recorder::{ADMITTED, Listener, MatchRule, SourceClock, SourceConfig};
 use catchment_wire::event_link::EventLink;
@@ -16,7 +16,7 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Address, Low, Offset, SourceGroupLow, SourceLow, ViaLow};
+use crate::low::{Address, Low, SourceGroupLow, SourceLow, ViaLow};
 
 /// All sources of the file, each with a name and a port of its own, and the keys of the tables that
 /// they are written in.
@@ -64,6 +64,11 @@ pub(crate) fn sources(
         let path = format!("source_groups[{index}]");
         expand(located, &path, group, &inlets, &mut sources)?;
         origins.resize(sources.len(), path);
+    }
+    // Of several rules that name a source the last one holds.
+    for rule in &low.build.time.offsets {
+        let named = sources.iter_mut().filter(|source| rule.sources.fits(&source.name));
+        named.for_each(|source| source.clock.offset_ns = rule.offset_ns);
     }
     // Those that were admitted come last, so that the others have the same numbers with them.
     sources[own..].rotate_left(singles - own);

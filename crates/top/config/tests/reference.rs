@@ -243,6 +243,10 @@ fn with(path: &str, value: Option<&str>) -> String {
     {
         build_by_time(&mut document);
     }
+    if path.starts_with("build.time.offsets[]") {
+        let offsets = "[{ sources = \"a\", offset = \"3 ns\" }]";
+        document["build"]["time"]["offsets"] = offsets.parse::<Item>().unwrap();
+    }
     if path == "run.stream" {
         document["run"]["id"] = toml_edit::value("6b0e62e5b1f64c2c9a4a6f2a1d3c7e90");
     }

@@ -16,12 +16,12 @@
 //! No more than half of the openers flood: where most fragments are strays, the window or the
 //! offsets are wrong. All of this depends on times alone, and costs nothing where there are none.
 
-use super::TimeMatcher;
+use super::group::Queues;
+use super::regroup::Group;
 use super::settings::{Flooding, TimeConfig};
-use crate::BuilderConfig;
 
 /// Which sources flood, and which of the others may be about to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Floods {
     /// Whether any is looked for: where one fragment is an event, none is a stray.
     is_on: bool,
@@ -42,14 +42,13 @@ struct Level {
 }
 
 impl Floods {
-    pub fn new(time: &TimeConfig, config: &BuilderConfig) -> Self {
-        let sources = config.sources.iter().enumerate();
-        let openers = sources.filter(|&(index, role)| role.is_enabled() && time.opens(index));
+    /// At a run's start, of so many [openers](TimeConfig::opener_count).
+    pub fn new(time: &TimeConfig, openers: u32, timeout_ns: u64) -> Self {
         Self {
             is_on: time.coincidence > 1 && time.flooding == Flooding::Exclude,
             coincidence: time.coincidence,
-            openers: openers.count() as u32,
-            apart_ns: (config.timeout_ns / STRAYS_PER_TIMEOUT).max(1).cast_signed(),
+            openers,
+            apart_ns: (timeout_ns / STRAYS_PER_TIMEOUT).max(1).cast_signed(),
             suspect: Level::NONE,
             flooding: Vec::new(),
         }
@@ -58,7 +57,57 @@ impl Floods {
     /// Of how many openers that do not flood an event has fragments at least.
     #[inline]
     pub fn coincidence(&self) -> u32 {
-        self.coincidence.min(self.openers - self.flooding.len() as u32)
+        self.coincidence.min(self.openers.saturating_sub(self.flooding.len() as u32))
+    }
+
+    /// Has those that flood open none of what waits here.
+    pub(super) fn apply(&self, queues: &mut Queues) {
+        self.flooding.iter().for_each(|level| queues.set_opens(level.index, false));
+    }
+
+    /// An opener's fragment is in no event, or that of a source that floods.
+    #[cold]
+    pub(super) fn note_stray(&mut self, index: usize, ns: i64, queues: &mut Queues) {
+        let may_open = queues.opens[index] || self.has(index);
+        if may_open && self.add(index, ns) {
+            queues.set_opens(index, false);
+        }
+    }
+
+    /// There is an event.
+    #[inline]
+    pub(super) fn drain(&mut self, queues: &mut Queues) {
+        self.suspect.drain();
+        if !self.flooding.is_empty() {
+            self.end(|index| queues.set_opens(index, true));
+        }
+    }
+
+    /// Takes note of what came next, where it was grouped by another one.
+    pub fn follow(&mut self, time: &TimeConfig, group: &Group) {
+        let &Group { anchor_ns, ref sources, is_event } = group;
+        match sources[..] {
+            [index] if !is_event => {
+                if time.opens(index) {
+                    self.add(index, anchor_ns.cast_signed());
+                }
+            }
+            _ => {
+                self.suspect.drain();
+                self.end(|_| ());
+            }
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, mut opens: impl FnMut(usize)) {
+        self.flooding.retain_mut(|level| {
+            level.drain();
+            if level.strays == 0 {
+                opens(level.index);
+            }
+            level.strays > 0
+        });
     }
 
     /// Whether a source floods.
@@ -68,6 +117,9 @@ impl Floods {
 
     /// Counts a stray; returns whether its source floods from now on.
     fn add(&mut self, index: usize, ns: i64) -> bool {
+        if !self.is_on {
+            return false;
+        }
         if let Some(level) = self.flooding.iter_mut().find(|level| level.index == index) {
             level.add(ns, self.apart_ns);
             return false;
@@ -100,38 +152,6 @@ impl Level {
 
     fn drain(&mut self) {
         self.strays = self.strays.saturating_sub(STRAYS_PER_EVENT);
-    }
-}
-
-impl TimeMatcher {
-    /// An opener's fragment is in no event, or that of a source that floods.
-    #[cold]
-    pub(super) fn note_stray(&mut self, index: usize, ns: i64) {
-        let may_open = self.queues.opens[index] || self.floods.has(index);
-        if may_open && self.floods.is_on && self.floods.add(index, ns) {
-            self.queues.set_opens(index, false);
-        }
-    }
-
-    /// There is an event.
-    #[inline]
-    pub(super) fn drain_strays(&mut self) {
-        self.floods.suspect.drain();
-        if !self.floods.flooding.is_empty() {
-            self.end_floods();
-        }
-    }
-
-    #[cold]
-    fn end_floods(&mut self) {
-        let Self { floods, queues, .. } = self;
-        floods.flooding.retain_mut(|level| {
-            level.drain();
-            if level.strays == 0 {
-                queues.set_opens(level.index, true);
-            }
-            level.strays > 0
-        });
     }
 }
 

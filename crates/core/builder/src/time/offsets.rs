@@ -4,6 +4,7 @@
 //! subtraction, one shift and two additions for each fragment of an event. Fragments that are in no
 //! event are in none.
 
+use super::beyond::Beyond;
 use super::settings::{TimeConfig, WindowKind};
 
 /// Times of a source less those of the events that it is in.
@@ -23,6 +24,8 @@ pub struct Offsets {
     pub sum_ns: i64,
     /// Whether its source may open an event.
     pub opens: bool,
+    /// How far its source is from events that it is not in.
+    pub beyond: Beyond,
 }
 
 /// What offsets suggest.
@@ -30,6 +33,8 @@ pub struct Offsets {
 pub struct Suggested {
     /// By source: what is to be added to its `time_offset`; none where no peak stands out.
     pub changes_ns: Vec<Option<i64>>,
+    /// By source: how far it is beyond the window of most events, if it is.
+    pub beyond_ns: Vec<Option<i64>>,
     /// The window in which 99.9 % of each source's fragments are then; none if there is none.
     pub window_ns: Option<u64>,
 }
@@ -44,7 +49,16 @@ impl Offsets {
         let span_ns = time.before_ns + longest_ns + 1;
         let bin_ns = span_ns.div_ceil(BINS as u64).next_power_of_two();
         let reached = span_ns.div_ceil(bin_ns);
-        Self { first_ns, bin_ns, bins: [0; BINS], reached, count: 0, sum_ns: 0, opens }
+        Self {
+            first_ns,
+            bin_ns,
+            bins: [0; BINS],
+            reached,
+            count: 0,
+            sum_ns: 0,
+            opens,
+            beyond: Beyond::default(),
+        }
     }
 
     /// Counts a fragment of an event.
@@ -55,6 +69,18 @@ impl Offsets {
         self.bins[bin.min(BINS - 1)] += 1;
         self.count += 1;
         self.sum_ns = self.sum_ns.wrapping_add(offset_ns);
+    }
+
+    /// What was counted since an earlier state of it.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut since = self.clone();
+        for (bin, before) in since.bins.iter_mut().zip(earlier.bins) {
+            *bin = bin.saturating_sub(before);
+        }
+        since.count = self.count.saturating_sub(earlier.count);
+        since.sum_ns = self.sum_ns.wrapping_sub(earlier.sum_ns);
+        since.beyond = self.beyond.since(&earlier.beyond);
+        since
     }
 
     /// The mean offset; none without fragments.
@@ -81,11 +107,30 @@ impl Offsets {
 
     /// What the offsets of all sources suggest: relative to the earliest of those that open events,
     /// so that a single opener is the reference.
+    ///
+    /// A source that is beyond the window of most events is brought to where most sources are.
     pub fn suggest(all: &[Self]) -> Suggested {
+        let far: Vec<Option<i64>> = all.iter().map(|one| one.beyond.peak_ns()).collect();
+        let center_ns = center(all.iter().zip(&far).filter_map(|(one, far)| match far {
+            None if !one.has_peak() => None,
+            far => Some(far.unwrap_or(0)),
+        }));
+        // How far it is from most: most of them may be far from the one that was the measure.
+        let beyond = |(one, far): (&Self, &Option<i64>)| {
+            let away_ns = far.unwrap_or(0).saturating_sub(center_ns);
+            let is_known = far.is_some() || one.has_peak();
+            let width_ns = one.reached * one.bin_ns;
+            (is_known && away_ns.unsigned_abs() > width_ns).then_some(away_ns)
+        };
+        let beyond_ns: Vec<Option<i64>> = all.iter().zip(&far).map(beyond).collect();
         let peak = |one: &&Self| one.has_peak();
-        let openers = all.iter().filter(|one| one.opens).filter(peak);
+        let near = all.iter().zip(&beyond_ns).filter(|(_, beyond)| beyond.is_none());
+        let openers = near.map(|(one, _)| one).filter(|one| one.opens).filter(peak);
         let reference_ns = openers.filter_map(Self::mean_ns).min().unwrap_or(0);
-        let change = |one: &Self| Some(reference_ns - one.mean_ns().filter(|_| one.has_peak())?);
+        let change = |(one, beyond): (&Self, &Option<i64>)| {
+            let near_ns = || one.mean_ns().filter(|_| one.has_peak());
+            Some(reference_ns.saturating_sub(beyond.or_else(near_ns)?))
+        };
         let around = |one: &Self| {
             let (mean_ns, (low_ns, high_ns)) = (one.mean_ns()?, one.range_ns(1)?);
             Some((mean_ns - low_ns, high_ns - mean_ns))
@@ -95,10 +140,20 @@ impl Offsets {
         let above_ns = spans().map(|(_, above_ns)| above_ns).max();
         let window_ns = below_ns.zip(above_ns).map(|(below_ns, above_ns)| below_ns + above_ns);
         Suggested {
-            changes_ns: all.iter().map(change).collect(),
+            changes_ns: all.iter().zip(&beyond_ns).map(change).collect(),
+            beyond_ns,
             window_ns: window_ns.and_then(|ns| u64::try_from(ns).ok()),
         }
     }
+}
+
+/// Where most sources are; of two halves the one that is nearer to the measure.
+fn center(places_ns: impl Iterator<Item = i64>) -> i64 {
+    let mut places_ns: Vec<i64> = places_ns.collect();
+    places_ns.sort_unstable();
+    let middle = [places_ns.len().saturating_sub(1) / 2, places_ns.len() / 2];
+    let both = middle.into_iter().filter_map(|at| places_ns.get(at).copied());
+    both.min_by_key(|ns| ns.unsigned_abs()).unwrap_or(0)
 }
 
 /// The first bin up to which there are more than `most`.
@@ -145,6 +200,37 @@ mod tests {
     }
 
     #[test]
+    fn a_source_beyond_the_window_is_brought_to_where_most_are() {
+        let missed = |one: &mut Offsets, ns: i64| {
+            for event in 0..100 {
+                let anchor_ns = 1_000_000_000 * event;
+                one.beyond.look(
+                    (anchor_ns, anchor_ns, anchor_ns + 9),
+                    Some([None, Some(anchor_ns + ns)]),
+                );
+            }
+        };
+        let mut all = vec![offsets(10_000, 0); 4];
+        all.iter_mut().for_each(|one| (0..100).for_each(|_| one.add(0)));
+        // It opens events, in which it is alone.
+        missed(&mut all[2], 50_000_000);
+        let suggested = Offsets::suggest(&all);
+        // Of what was counted since then nothing is left, and a peak since then stands alone.
+        assert!(all[2].since(&all[2]).beyond.bins().is_empty());
+        let mut mended = all[2].clone();
+        missed(&mut mended, 3_000_000);
+        assert_eq!(mended.since(&all[2]).beyond.peak_ns(), Some(3_000_000));
+        assert_eq!(mended.since(&all[2]).count, 0);
+        assert_eq!(suggested.beyond_ns, [None, None, Some(50_000_000), None]);
+        assert_eq!(suggested.changes_ns, [Some(0), Some(0), Some(-50_000_000), Some(0)]);
+        // All are far from the measure: it is the one that is wrong.
+        [1, 3].into_iter().for_each(|index| missed(&mut all[index], 50_000_000));
+        let suggested = Offsets::suggest(&all);
+        assert_eq!(suggested.beyond_ns, [Some(-50_000_000), None, None, None]);
+        assert_eq!(suggested.changes_ns, [Some(50_000_000), Some(0), Some(0), Some(0)]);
+    }
+
+    #[test]
     fn offsets_and_a_window_are_suggested_where_peaks_stand_out() {
         let mut random = Random::new(3);
         let mut all = vec![offsets(10_000, 10_000); 4];
@@ -167,6 +253,7 @@ mod tests {
         // The jitter, and a bin on each side.
         let window_ns = suggested.window_ns.unwrap();
         assert!((200..=200 + 2 * 512 + 2).contains(&window_ns), "{window_ns}");
+        assert_eq!(suggested.beyond_ns, [None; 4]);
         assert_eq!(Offsets::suggest(&[]).window_ns, None);
         assert_eq!(Offsets::suggest(&[offsets(5, 0)]).changes_ns, [None]);
     }

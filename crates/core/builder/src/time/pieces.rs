@@ -9,6 +9,8 @@
 //! time.
 //! All of this costs nothing where an event has one fragment of a source.
 
+use std::collections::VecDeque;
+
 use catchment_model::EventFlags;
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
@@ -161,5 +163,24 @@ impl TimeMatcher {
             }
             self.take_fragment(index, building, matched);
         }
+    }
+}
+
+impl Matched {
+    /// Appends a fragment with a time of its own, as [`append`](Self::append) does. Its key is
+    /// beyond those of all that its source has in its queue, or that of the last: a piece.
+    #[inline]
+    pub(super) fn append_timed(
+        &mut self,
+        index: usize,
+        key: u64,
+        (fragment, ordinal): (&Fragment, u64),
+        time_ns: u64,
+    ) {
+        if self.times.is_empty() {
+            self.times.resize_with(self.sources.len(), VecDeque::new);
+        }
+        self.times[index].push_back(time_ns);
+        self.append(index, key, fragment, ordinal);
     }
 }

@@ -5,6 +5,7 @@ use catchment_model::Piece;
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
 use super::TimeConfig;
+use super::flood::Floods;
 use super::group::{Next, Put, Queues, Waiting};
 use crate::{Fragment, FragmentFlags};
 
@@ -20,16 +21,20 @@ pub struct Group {
     pub is_event: bool,
 }
 
-/// The groups of fragments, by the times of each source in ns; rows are not looked at. `expects`
-/// says whether the event of a fragment of the reference source, by its index, expects another
-/// source. The order of a source's fragments is kept: a time that is not above the one before it,
-/// and not that of one more piece, counts as 1 ns above that.
+/// The groups of fragments, by the times of each source in ns; rows are not looked at. `floods` is
+/// what was known before them. It is not changed, since the last groups may still change: it
+/// [follows](Floods::follow) those that stand. `expects` says whether the event of a fragment of
+/// the reference source, by its index, expects another source. The order of a source's fragments is
+/// kept: a time that is not above the one before it, and not that of one more piece, counts as 1 ns
+/// above that.
 pub fn regroup(
     time: &TimeConfig,
     fragments: &[Vec<Piece>],
+    floods: &Floods,
     expects: impl Fn(usize, usize) -> bool,
 ) -> Vec<Group> {
-    let mut queues = Queues::new(time, fragments.len());
+    let (mut queues, mut floods) = (Queues::new(time, fragments.len()), floods.clone());
+    floods.apply(&mut queues);
     for (index, of_source) in fragments.iter().enumerate() {
         let mut last_ns = -1;
         for &Piece { time_ns, bytes, .. } in of_source {
@@ -51,20 +56,23 @@ pub fn regroup(
     let mut groups = Vec::new();
     while let Some(next) = queues.next() {
         let (begin_ns, anchor_ns, end_ns) = match next {
-            Next::Event { begin_ns, anchor_ns, end_ns, openers } if openers >= time.coincidence => {
+            Next::Event { begin_ns, anchor_ns, end_ns, openers }
+                if openers >= floods.coincidence() =>
+            {
                 (begin_ns, anchor_ns, end_ns)
             }
             Next::Event { anchor_ns, .. } => {
                 let Some(index) = queues.anchor(anchor_ns) else { break };
-                alone(&mut queues, index, &mut groups);
+                alone((&mut queues, &mut floods), index, &mut groups);
                 continue;
             }
             Next::Lone { index, .. } => {
-                alone(&mut queues, index, &mut groups);
+                alone((&mut queues, &mut floods), index, &mut groups);
                 continue;
             }
         };
         queues.close(end_ns);
+        floods.drain(&mut queues);
         let event = time.reference.map(|one| (one, fragments[one].len() - queues.len(one)));
         let expected = |index| event.is_none_or(|(one, at)| index == one || expects(at, index));
         let mut sources = Vec::new();
@@ -89,8 +97,9 @@ pub fn regroup(
 /// Windows on both sides of it are times, too.
 const NS_MAX: u64 = 1 << 62;
 
-fn alone(queues: &mut Queues, index: usize, groups: &mut Vec<Group>) {
+fn alone((queues, floods): (&mut Queues, &mut Floods), index: usize, groups: &mut Vec<Group>) {
     let anchor_ns = queues.pop(index).map_or(0, |waiting| waiting.fragment.number);
+    floods.note_stray(index, anchor_ns.cast_signed(), queues);
     groups.push(Group { anchor_ns, sources: vec![index], is_event: false });
 }
 
@@ -101,6 +110,15 @@ mod tests {
 
     fn time(window_ns: u64) -> TimeConfig {
         TimeConfig::new(window_ns, vec![ClockConfig::NS; 3], 1_000_000_000)
+    }
+
+    fn built(
+        time: &TimeConfig,
+        fragments: &[Vec<Piece>],
+        expects: impl Fn(usize, usize) -> bool,
+    ) -> Vec<Group> {
+        let floods = Floods::new(time, fragments.len() as u32, 1_000_000_000);
+        regroup(time, fragments, &floods, expects)
     }
 
     /// Fragments without bytes, of these times.
@@ -116,14 +134,14 @@ mod tests {
     #[test]
     fn a_wider_window_joins_what_a_narrow_one_parts() {
         let times = fragments([vec![100, 1_100], vec![130, 1_130], vec![180]]);
-        let narrow = regroup(&time(40), &times, |_, _| true);
+        let narrow = built(&time(40), &times, |_, _| true);
         let expected = [(100, vec![0, 1], true), (180, vec![2], true), (1_100, vec![0, 1], true)];
         assert_eq!(sources(&narrow), expected);
-        let wide = regroup(&time(100), &times, |_, _| true);
+        let wide = built(&time(100), &times, |_, _| true);
         let expected = [(100, vec![0, 1, 2], true), (1_100, vec![0, 1], true)];
         assert_eq!(sources(&wide), expected);
         let by_gaps = TimeConfig { kind: WindowKind::Gap, ..time(50) };
-        assert_eq!(regroup(&by_gaps, &times, |_, _| true), wide);
+        assert_eq!(built(&by_gaps, &times, |_, _| true), wide);
     }
 
     #[test]
@@ -131,9 +149,9 @@ mod tests {
         let times = fragments([vec![100], vec![110, 500], vec![120]]);
         let reference = TimeConfig { openers: vec![true, false, false], ..time(50) };
         let expected = [(100, vec![0, 1, 2], true), (500, vec![1], false)];
-        assert_eq!(sources(&regroup(&reference, &times, |_, _| true)), expected);
+        assert_eq!(sources(&built(&reference, &times, |_, _| true)), expected);
         let two = TimeConfig { coincidence: 2, ..time(50) };
-        assert_eq!(sources(&regroup(&two, &times, |_, _| true)), expected);
+        assert_eq!(sources(&built(&two, &times, |_, _| true)), expected);
     }
 
     #[test]
@@ -141,7 +159,7 @@ mod tests {
         let times = fragments([vec![100, 200], vec![110, 210], vec![105, 205]]);
         let openers = vec![true, false, false];
         let time = TimeConfig { openers, reference: Some(0), ..time(50) };
-        let groups = regroup(&time, &times, |event, source| event == 1 || source == 1);
+        let groups = built(&time, &times, |event, source| event == 1 || source == 1);
         let expected = [(100, vec![0, 1], true), (105, vec![2], false), (200, vec![0, 1, 2], true)];
         assert_eq!(sources(&groups), expected);
     }
@@ -150,7 +168,7 @@ mod tests {
     fn no_fragment_is_lost_whatever_its_time() {
         let times = fragments([vec![0, 0, 0, u64::MAX, u64::MAX], vec![5, 4, 3], vec![]]);
         for fragments_max in 1..4 {
-            let groups = regroup(&TimeConfig { fragments_max, ..time(1) }, &times, |_, _| true);
+            let groups = built(&TimeConfig { fragments_max, ..time(1) }, &times, |_, _| true);
             let all: Vec<usize> = groups.iter().flat_map(|group| group.sources.clone()).collect();
             let of = |index| all.iter().filter(|&&one| one == index).count();
             assert_eq!([of(0), of(1), of(2)], [5, 3, 0]);
@@ -162,14 +180,14 @@ mod tests {
         let times = fragments([vec![100, 110, 110, 110], vec![105]]);
         let two = TimeConfig { fragments_max: 2, ..time(50) };
         let expected = [(100, vec![0, 0, 1], true), (110, vec![0, 0], true)];
-        assert_eq!(sources(&regroup(&two, &times, |_, _| true)), expected);
+        assert_eq!(sources(&built(&two, &times, |_, _| true)), expected);
         // What a column cannot hold waits for the next event.
         let mut large = fragments([vec![100, 110, 120], vec![105]]);
         large[0][1].bytes = COLUMN_BYTES_MAX;
         let four = TimeConfig { fragments_max: 4, ..time(50) };
-        assert_eq!(sources(&regroup(&four, &large, |_, _| true))[0].1, [0, 0, 0, 1]);
+        assert_eq!(sources(&built(&four, &large, |_, _| true))[0].1, [0, 0, 0, 1]);
         large[0][0].bytes = 1;
         let expected = [(100, vec![0, 1], true), (110, vec![0, 0], true)];
-        assert_eq!(sources(&regroup(&four, &large, |_, _| true)), expected);
+        assert_eq!(sources(&built(&four, &large, |_, _| true)), expected);
     }
 }

@@ -132,6 +132,12 @@ impl TimeConfig {
         self.openers.get(source).is_none_or(|&opens| opens)
     }
 
+    /// How many sources of these may open an event.
+    pub fn opener_count(&self, roles: &[SourceRole]) -> u32 {
+        let roles = roles.iter().enumerate();
+        roles.filter(|&(index, role)| role.is_enabled() && self.opens(index)).count() as u32
+    }
+
     /// Checks every setting beside those that other rules have, too.
     ///
     /// # Errors
@@ -149,8 +155,7 @@ impl TimeConfig {
             return wrong("before", "at most 1 s, in ns", self.before_ns);
         }
         let enabled = |&index: &usize| config.sources[index].is_enabled();
-        let openers = (0..config.sources.len()).filter(enabled).filter(|&one| self.opens(one));
-        let openers = openers.count() as u64;
+        let openers = u64::from(self.opener_count(&config.sources));
         let is_sparse = |&index: &usize| Self::is_sparse(config, index);
         if (0..config.sources.len()).filter(enabled).all(|index| is_sparse(&index)) {
             return wrong("role", "a source that is neither sparse nor disabled", 0);

@@ -18,9 +18,9 @@ pub use requests::{
     RunChange, Session, TokenInfo, TokenList, TokenMade,
 };
 pub use state::{
-    AlarmCounts, CommandOffer, Device, DeviceList, Disk, Flow, LinkState, Loss, NodeInfo,
-    OffsetsState, Queue, Rates, RunNow, SourceCounts, SourceList, SourceState, Spill, State,
-    Target, TargetFolder, TargetNode, UnderWay, Verdict,
+    AlarmCounts, BeyondBin, CommandOffer, Device, DeviceList, Disk, Flow, LinkState, Loss,
+    NodeInfo, OffsetsState, Queue, Rates, RunNow, SourceCounts, SourceList, SourceState, Spill,
+    State, Target, TargetFolder, TargetNode, UnderWay, Verdict,
 };
 pub use store::{Store, StoreFolder, StoreFrames, StoreStream, StoreSyncs};
 pub use stored::{

@@ -420,7 +420,18 @@ pub struct LinkState {
     pub until_durable_ms_p99: Option<f64>,
 }
 
-/// A histogram of the times of a source less those of its events, of the whole run.
+/// Times of a source around events that it is not in.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub struct BeyondBin {
+    /// Where the bin begins beyond the events' window; negative: where it ends before it. A bin is
+    /// as wide as a quarter of the power of two below its distance.
+    pub from_ns: i64,
+    /// Nearest times of the source in it.
+    pub count: u64,
+}
+
+/// A histogram of the times of a source less those of its events, in the last 5 to 10 s, or in
+/// longer where events are rare (fewer than 1,000 in 5 s).
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct OffsetsState {
     /// Fragments in it.
@@ -439,6 +450,14 @@ pub struct OffsetsState {
     /// The window that then holds 99.9 % of the fragments of each source, the same in all of them;
     /// null if no source has a peak.
     pub window_ns: Option<u64>,
+    /// Events that were looked at for sources that they have no fragment of: one of 16.
+    pub looked: u64,
+    /// Those of them without this source.
+    pub missed: u64,
+    /// Its nearest times before and behind these, without empty bins, up to 10 s.
+    pub beyond: Vec<BeyondBin>,
+    /// How far it is from most events, if that is beyond their window.
+    pub beyond_ns: Option<i64>,
 }
 
 /// All devices, flat, parents before children.

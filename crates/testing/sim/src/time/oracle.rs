@@ -3,7 +3,8 @@
 //! 1. Each fragment in a file is one that its source sent, byte for byte, and none is there twice.
 //!    The ledger balances for each source, and its counts are those of the files.
 //! 2. No event has fragments whose times, as their clocks said them, are farther apart than the
-//!    window allows, and each has an anchor and as many openers as the rule asks for.
+//!    window allows, and each has an anchor and as many openers as the rule asks for, one less
+//!    where a board may flood.
 //! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`),
 //!    with their keys and in their order.
 //! 4. Where most sources are honest, their events among themselves are those of the model without
@@ -28,7 +29,7 @@ use catchment_builder::{SourceRole, TimeConfig, Unmatched, WindowKind};
 use catchment_model::{Entry, EventFlags};
 
 use super::front_ends::{self, TimeLog};
-use super::model::{Group, Id, Timed, groups, is_expected};
+use super::model::{Floods, Group, Id, Timed, groups, is_expected};
 use super::plan::{RUN_NS, TimeSource};
 use super::sender::identity;
 use super::world::Outcome;
@@ -178,12 +179,18 @@ impl<'a> Check<'a> {
     fn new(outcome: &'a Outcome<'a>) -> Result<Self, String> {
         let plan = outcome.plan;
         let rule = plan.base.config.time_config().ok_or("events are not built by time")?;
+        let mut honest: Vec<bool> =
+            (0..plan.sources.len()).map(|index| is_honest(outcome, index)).collect();
+        // Without all others nobody can say when one of them floods.
+        if let Some(flood) = plan.flood.filter(|_| honest.contains(&false)) {
+            honest[flood.source] = false;
+        }
         Ok(Self {
             outcome,
             rule,
             rows: read(outcome)?,
             expected_in: plan.sources.iter().map(|source| source.expected_in).collect(),
-            honest: (0..plan.sources.len()).map(|index| is_honest(outcome, index)).collect(),
+            honest,
         })
     }
 
@@ -274,8 +281,7 @@ impl<'a> Check<'a> {
     }
 
     fn window(&self, row: &Row) -> Result<(), String> {
-        let &TimeConfig { window_ns, span_ns_max, before_ns, coincidence, fragments_max, .. } =
-            &self.rule;
+        let fragments_max = self.rule.fragments_max;
         let is_incomplete = row.flags.contains(EventFlags::INCOMPLETE);
         if row.is_alone() {
             let is_right = row.members.len() == 1 && !is_incomplete;
@@ -295,19 +301,34 @@ impl<'a> Check<'a> {
         if let Some(id) = row.members.iter().find(not_expected) {
             return Err(format!("{id:?} was not expected"));
         }
-        let Some(times) = self.times(row) else { return Ok(()) };
-        let opening = || times.iter().filter(|(id, _)| self.rule.opens(id.0));
-        let mut openers: Vec<i128> = opening().map(|(_, ns)| *ns).collect();
-        openers.sort_unstable();
-        let Some(&anchor_ns) = openers.first() else { return Err("without an anchor".to_owned()) };
-        let opened: BTreeSet<usize> = opening().map(|(id, _)| id.0).collect();
-        if opened.len() < coincidence as usize {
-            return Err(format!("{} openers", opened.len()));
-        }
         let mut counts = vec![0; self.honest.len()];
         row.members.iter().for_each(|id| counts[id.0] += 1);
         if let Some(source) = counts.iter().position(|&count| count > fragments_max) {
             return Err(format!("{} fragments of source {source}", counts[source]));
+        }
+        let Some(times) = self.times(row) else { return Ok(()) };
+        // One that floods opens no event, and is not one of those that an event needs.
+        let spans = |floods| self.spans(&times, floods);
+        match (spans(None), self.outcome.plan.flood) {
+            (Err(_), Some(flood)) => spans(Some(flood.source)),
+            (span, _) => span,
+        }
+    }
+
+    /// Whether an event with these times is no longer than the rule says, and has enough openers,
+    /// if one floods.
+    fn spans(&self, times: &[(Id, i128)], floods: Option<usize>) -> Result<(), String> {
+        let &TimeConfig { window_ns, span_ns_max, before_ns, coincidence, .. } = &self.rule;
+        let sources = 0..self.honest.len();
+        let may_open = |source: usize| self.rule.opens(source) && Some(source) != floods;
+        let coincidence = (coincidence as usize).min(sources.filter(|&one| may_open(one)).count());
+        let opening = || times.iter().filter(|(id, _)| may_open(id.0));
+        let mut openers: Vec<i128> = opening().map(|(_, ns)| *ns).collect();
+        openers.sort_unstable();
+        let Some(&anchor_ns) = openers.first() else { return Err("without an anchor".to_owned()) };
+        let opened: BTreeSet<usize> = opening().map(|(id, _)| id.0).collect();
+        if opened.len() < coincidence {
+            return Err(format!("{} openers", opened.len()));
         }
         let [window_ns, span_ns, before_ns] = [window_ns, span_ns_max, before_ns].map(i128::from);
         let mut end_ns = anchor_ns + window_ns;
@@ -328,8 +349,9 @@ impl<'a> Check<'a> {
     }
 
     /// Whether it is unknown how the times of these sources compare: their cycles differ, and are
-    /// short, at least of those that say in which cycle the others are. A clock that lies, of a
-    /// longer cycle, may have put them all into a later one.
+    /// short, at least of those that say in which cycle the others are. A clock that lies may have
+    /// put them all into a later one, unless an honest board has a longer cycle: the longest one
+    /// says in which cycle all are, and sparse sources are not asked.
     fn are_of_unknown_cycles(
         &self,
         sources: impl Iterator<Item = usize>,
@@ -340,7 +362,17 @@ impl<'a> Check<'a> {
         let all: BTreeSet<u128> = sources.iter().map(|&source| cycle_ns(source)).collect();
         let mut saying = sources.into_iter().filter(|&source| says(source));
         let are_short = saying.all(|source| cycle_ns(source) < CYCLE_NS_LONG);
-        are_short && all.len() > 1 && !self.liars().is_empty()
+        let says_time = |source: &usize| self.role(*source) != SourceRole::Sparse;
+        let honest = (0..self.honest.len()).filter(|&source| self.honest[source]);
+        let has_boards = (0..self.honest.len()).any(|one| says_time(&one) && self.is_board(one));
+        let asked = honest.filter(|&one| says_time(&one) && (!has_boards || self.is_board(one)));
+        let longest = asked.map(cycle_ns).max();
+        let misleads = |liar: &usize| says_time(liar) && Some(cycle_ns(*liar)) >= longest;
+        are_short && all.len() > 1 && self.liars().iter().any(misleads)
+    }
+
+    fn is_board(&self, source: usize) -> bool {
+        self.log(source).is_none()
     }
 
     /// The times of a row's fragments, each in the cycle of its clock that is nearest to that of
@@ -384,9 +416,15 @@ impl<'a> Check<'a> {
         arrived
     }
 
+    fn model(&self) -> Vec<Group> {
+        let timeout_ns = self.outcome.plan.timeout_ns();
+        let floods = Floods::new(&self.rule, self.honest.len(), timeout_ns);
+        groups(&self.arrived(), (&self.rule, floods), &self.expected_in)
+    }
+
     /// All are honest: rows are those of the model.
     fn exact(&self) -> Result<u64, String> {
-        let model = groups(&self.arrived(), &self.rule, &self.expected_in);
+        let model = self.model();
         let keeps = self.rule.unmatched == Unmatched::Keep;
         let (alone, events): (Vec<&Group>, Vec<&Group>) =
             model.iter().partition(|group| group.is_alone);
@@ -473,7 +511,7 @@ impl<'a> Check<'a> {
         if self.are_of_unknown_cycles(honest, |one| self.role(one) != SourceRole::Sparse) {
             return Ok(0);
         }
-        let mut model = groups(&self.arrived(), &self.rule, &self.expected_in);
+        let mut model = self.model();
         model.sort_by_key(|group| group.ns);
         let mut disturbing: Vec<i128> = Vec::new();
         for source in (0..self.honest.len()).filter(|&source| !self.honest[source]) {
@@ -610,7 +648,9 @@ fn is_honest(outcome: &Outcome<'_>, index: usize) -> bool {
     if log.is_some_and(|log| !front_ends::is_heard(plan, &log, *role)) {
         return false;
     }
-    if *role == SourceRole::Sparse || log.is_some_and(|log| log.marks) {
+    // A sparse board is waited for however long it is silent. A front-end is given up that says
+    // nothing for a time-out, be it sparse or not: it has to send marks.
+    if log.map_or(*role == SourceRole::Sparse, |log| log.marks) {
         return true;
     }
     let mut last_ns = outcome.life.began_ns;

@@ -68,6 +68,16 @@ pub struct Lie {
     pub amount: i64,
 }
 
+/// A board that may open events, and sends far more fragments than there are, from when on.
+#[derive(Clone, Copy, Debug)]
+pub struct Flood {
+    pub source: usize,
+    /// Since the run's begin.
+    pub from_ns: u64,
+    pub period_ns: u64,
+    pub count: u64,
+}
+
 /// Everything that follows from a case.
 #[derive(Clone, Debug)]
 pub struct TimePlan {
@@ -84,6 +94,7 @@ pub struct TimePlan {
     /// A source that is dead, and one whose packets are late, from when to when, and how late.
     pub dead: Option<(usize, u64, u64)>,
     pub late: Option<(usize, u64, u64, u64)>,
+    pub flood: Option<Flood>,
     /// What befalls front-ends, and when, in order.
     pub troubles: Vec<(u64, usize, Trouble)>,
     /// Whether what is sent in order arrives in order.
@@ -130,7 +141,8 @@ impl TimePlan {
             has_groups,
             fragments_max,
         };
-        let config = config(&case, &times, &detector);
+        let mut config = config(&case, &times, &detector);
+        let flood = flood(&case, &sources, length_ns, &mut config);
         let mut base = Plan {
             case,
             sources: sources.iter().map(|one| of_base(one, timeout_ns)).collect(),
@@ -149,7 +161,6 @@ impl TimePlan {
             config,
         };
         plan::add_targets(&case, (1, 1), &mut base.config);
-        let in_order = !case.faults.has(Fault::Reorder);
         Self {
             base,
             sources,
@@ -160,8 +171,9 @@ impl TimePlan {
             lies,
             dead,
             late,
+            flood,
             troubles,
-            in_order,
+            in_order: !case.faults.has(Fault::Reorder),
         }
     }
 
@@ -236,6 +248,29 @@ fn dead(case: &Case, sources: usize, length_ns: u64) -> Option<(usize, u64, u64)
         let mut chance = case.chance("die");
         let from_ns = chance.below(length_ns);
         (chance.index(sources), from_ns, from_ns + chance.below(3 * S))
+    })
+}
+
+/// A board that floods, where an event needs more than one opener. Otherwise each of its fragments
+/// would be an event.
+fn flood(
+    case: &Case,
+    sources: &[TimeSource],
+    length_ns: u64,
+    config: &mut RecorderConfig,
+) -> Option<Flood> {
+    let opens = |one: &TimeSource| one.role == SourceRole::Required && one.log.is_none();
+    let opening: Vec<usize> = (0..sources.len()).filter(|&one| opens(&sources[one])).collect();
+    let coincidence = config.build.time.coincidence.filter(|_| opening.len() > 1)?;
+    let mut chance = case.faults.has(Fault::Flood).then(|| case.chance("flood"))?;
+    config.build.time.coincidence = Some(coincidence.max(2));
+    // From less than the rule calls a flood to eight times as much.
+    let period_ns = config.build.timeout_ns / 1_024 / (1 + chance.below(16));
+    Some(Flood {
+        source: opening[chance.index(opening.len())],
+        from_ns: chance.below(length_ns),
+        period_ns,
+        count: 100 + chance.below(2_000),
     })
 }
 

@@ -60,7 +60,8 @@ impl Traffic {
         let mut traffic = Self::default();
         let triggers = triggers(plan);
         for (index, source) in plan.sources.iter().enumerate() {
-            let moments = moments(plan, (index, source), &triggers);
+            let mut moments = moments(plan, (index, source), &triggers);
+            traffic.flood(plan, index, &mut moments);
             let sent = traffic.fragments(plan, index, &moments);
             match &source.log {
                 None => traffic.deliver(plan, index, &sent),
@@ -86,6 +87,18 @@ impl Traffic {
 
     fn note(&mut self, fault: Fault) {
         *self.happened.entry(fault).or_default() += 1;
+    }
+
+    /// Adds what a source sends that floods.
+    fn flood(&mut self, plan: &TimePlan, index: usize, moments: &mut Vec<Trigger>) {
+        let Some(flood) = plan.flood.filter(|flood| flood.source == index) else { return };
+        let mut chance = plan.base.case.chance("strays");
+        for number in 0..flood.count {
+            self.note(Fault::Flood);
+            let at_ns = flood.from_ns + number * flood.period_ns + chance.below(flood.period_ns);
+            moments.push(Trigger { at_ns, groups: 0 });
+        }
+        moments.sort_by_key(|moment| moment.at_ns);
     }
 
     /// The fragments of a source, as its clock has them.

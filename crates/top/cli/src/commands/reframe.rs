@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use catchment_builder::WindowKind;
-use catchment_config::edit::set;
+use catchment_builder::{Floods, TimeConfig, WindowKind};
+use catchment_config::edit::{InlineTable, Value, set};
 use catchment_config::{Size, Time};
 use catchment_console::{Exit, Out, Stop, UsageError, progress};
-use catchment_model::units::Bytes;
+use catchment_model::units::{Bytes, Offset};
 use catchment_storage::{
     Codings, ColumnCoding, Rebuilt, ReframeOptions, Run, RunOptions, WriteOptions, WriteReport,
     reframe,
@@ -36,16 +36,10 @@ pub(crate) struct Arguments {
     /// for, portable (other programs read it, too), auto; default: unchanged
     #[arg(long)]
     codec: Option<ColumnCoding>,
-    /// Build events by time again, with this window. The new files have index columns alone: they
-    /// name this run, relative to their folder, as the base that has the payload
-    #[arg(long, value_name = "TIME", conflicts_with = "frame_bytes")]
-    window: Option<Time>,
-    /// With --window: within the window of an event's first fragment, or of its last one; default:
-    /// as recorded
-    #[arg(long, value_name = "first|gap", requires = "window", value_parser = ["first", "gap"])]
-    kind: Option<String>,
-    /// With --window: copy the payload, too
-    #[arg(long, requires = "window")]
+    #[command(flatten)]
+    again: Again,
+    /// Of events that are built again: copy the payload, too
+    #[arg(long, requires = "again")]
     copy: bool,
     /// Where the run is that has the payload, if events were built again without it and the run is
     /// not where the files say
@@ -53,6 +47,31 @@ pub(crate) struct Arguments {
     base: Option<PathBuf>,
     #[command(flatten)]
     files: Files,
+}
+
+/// How events by time are built again; what is not given is as recorded. The new files have index
+/// columns alone: they name this run, relative to their folder, as the base that has the payload.
+#[derive(Debug, clap::Args)]
+#[group(id = "again", multiple = true, conflicts_with = "frame_bytes")]
+struct Again {
+    /// Build events by time again, with this window. The new files have index columns alone: they
+    /// name this run, relative to their folder, as the base that has the payload
+    #[arg(long, value_name = "TIME")]
+    window: Option<Time>,
+    /// The same, within the window of an event's first fragment, or of its last one
+    #[arg(long, value_name = "first|gap", value_parser = ["first", "gap"])]
+    kind: Option<String>,
+    /// The same, and these sources may open an event, as `build.time.openers`; may be given several
+    /// times
+    #[arg(long, value_name = "PATTERN")]
+    openers: Vec<String>,
+    /// The same, with fragments of so many openers in an event at least
+    #[arg(long, value_name = "COUNT")]
+    coincidence: Option<u32>,
+    /// The same, and these sources have another `time_offset` ("trigger=-300 ns"); may be given
+    /// several times
+    #[arg(long, value_name = "PATTERN=TIME", value_parser = time_offset)]
+    offset: Vec<(String, Offset)>,
 }
 
 /// How files are cut.
@@ -64,6 +83,17 @@ pub(crate) struct Files {
     /// Time of data in a file
     #[arg(long, value_name = "TIME")]
     file_time: Option<Time>,
+}
+
+impl Again {
+    fn is_given(&self) -> bool {
+        let Self { window, kind, openers, coincidence, offset } = self;
+        window.is_some()
+            || kind.is_some()
+            || coincidence.is_some()
+            || !openers.is_empty()
+            || !offset.is_empty()
+    }
 }
 
 impl Files {
@@ -111,39 +141,94 @@ pub(crate) fn say(
     Ok(())
 }
 
-/// How the run's events are built with another window: otherwise as its configuration has it.
-fn rebuilt(run: &Run, window: Time, arguments: &Arguments) -> anyhow::Result<Rebuilt> {
-    let refused = |why: String| UsageError(format!("--window: {why}"));
+/// How the run's events are built again: what is not given is as its configuration has it.
+fn rebuilt(run: &Run, again: &Again, copy: bool) -> anyhow::Result<Rebuilt> {
+    let refused = |why: String| UsageError(format!("events built again: {why}"));
+    let by_time = |text: &str| {
+        let checked = catchment_config::check(run.path(), text);
+        let high = checked.map_err(|error| refused(error.to_string()))?.recorder;
+        let time = high.time_config();
+        let time = time.ok_or_else(|| refused("the run's events are not by time".into()))?;
+        Ok::<_, UsageError>((high, time))
+    };
     let mut config = run.config().to_owned();
-    let mut put = |key, value: String| {
-        config = set(&config, "build.time", key, value.into()).map_err(|_| {
+    let mut put = |key, value: Value| {
+        config = set(&config, "build.time", key, value).map_err(|_| {
             refused("the run's events are not by time, or its recorder did not say how".into())
         })?;
         Ok::<_, UsageError>(())
     };
-    put("window", format!("{} ns", window.0))?;
-    if let Some(kind) = &arguments.kind {
-        put("kind", kind.clone())?;
+    if let Some(window) = again.window {
+        put("window", format!("{} ns", window.0).into())?;
     }
-    let high =
-        catchment_config::check(run.path(), &config).map_err(|error| refused(error.to_string()))?;
-    let time = high.recorder.time_config();
-    let time = time.ok_or_else(|| refused("the run's events are not by time".into()))?;
-    // One set of data for each window and kind; a window has less than 30 bits.
-    let by_gap = u32::from(time.kind == WindowKind::Gap) << 30;
-    let variant = 1 << 31 | by_gap | time.window_ns as u32;
-    Ok(Rebuilt { time, config, variant, copy: arguments.copy })
+    if let Some(kind) = &again.kind {
+        put("kind", kind.as_str().into())?;
+    }
+    if !again.openers.is_empty() {
+        put("openers", again.openers.iter().map(String::as_str).collect())?;
+    }
+    if let Some(coincidence) = again.coincidence {
+        put("coincidence", i64::from(coincidence).into())?;
+    }
+    let (recorder, before) = by_time(run.config())?;
+    if !again.offset.is_empty() {
+        let recorded = recorder.build.time.offsets.iter();
+        let recorded = recorded.map(|rule| (rule.sources.as_str(), rule.offset_ns));
+        let new = again.offset.iter().map(|(sources, offset)| (&**sources, offset.0));
+        let rule = |(sources, ns): (&str, i64)| {
+            let offset = format!("{ns} ns");
+            InlineTable::from_iter([("sources", sources), ("offset", &*offset)])
+        };
+        put("offsets", recorded.chain(new).map(rule).collect())?;
+    }
+    let (recorder, time) = by_time(&config)?;
+    let roles: Vec<_> = recorder.sources.iter().map(|source| source.role).collect();
+    let floods = Floods::new(&time, time.opener_count(&roles), recorder.build.timeout_ns);
+    let clocks = time.clocks.iter().zip(&before.clocks);
+    let shifts_ns = clocks.map(|(now, then)| now.offset_ns - then.offset_ns).collect();
+    let variant = variant_of(&time, again, run.header().variant);
+    Ok(Rebuilt { time, floods, shifts_ns, config, variant, copy })
+}
+
+/// The number of the set of data that events are from now on: one for each window and kind. Where
+/// anything else has changed, of this run or of the one that it was built from, the number of the
+/// window is one that no window has, made of all that can be given.
+fn variant_of(time: &TimeConfig, again: &Again, of_run: u32) -> u32 {
+    const WINDOWS: u32 = 1_000_000_001;
+    const BY_GAP: u32 = 1 << 30;
+    let by_gap = if time.kind == WindowKind::Gap { BY_GAP } else { 0 };
+    let Again { openers, coincidence, offset, .. } = again;
+    let is_other = !openers.is_empty() || coincidence.is_some() || !offset.is_empty();
+    let was_other = of_run >> 31 > 0 && of_run % BY_GAP >= WINDOWS;
+    if !is_other && !was_other {
+        // A window has less than 30 bits.
+        return 1 << 31 | by_gap | time.window_ns as u32;
+    }
+    let opens = (0..time.clocks.len()).map(|source| u8::from(time.opens(source)));
+    let offsets = time.clocks.iter().flat_map(|clock| clock.offset_ns.to_le_bytes());
+    let bytes = time.window_ns.to_le_bytes().into_iter().chain(time.coincidence.to_le_bytes());
+    // FNV-1a.
+    let mixed = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let hash = bytes.chain(opens).chain(offsets).fold(0x811c_9dc5, mixed);
+    1 << 31 | by_gap | (WINDOWS + hash % (BY_GAP - WINDOWS))
+}
+
+fn time_offset(text: &str) -> Result<(String, Offset), String> {
+    let wrong = || format!("expected sources and an offset: \"trigger=-300 ns\", got {text:?}");
+    let (sources, offset) = text.rsplit_once('=').ok_or_else(wrong)?;
+    Ok((sources.to_owned(), offset.parse().map_err(|_| wrong())?))
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let options = RunOptions { base: arguments.base.clone(), ..RunOptions::default() };
     let run = Run::open_with(&arguments.path, options)?;
     let exit = report_damage(&run);
+    let again = arguments.again.is_given();
     let options = ReframeOptions {
         frame_ns: arguments.frame.map(|time| time.0),
         frame_bytes: arguments.frame_bytes.map(|size| size.0),
         codings: arguments.codec.map(Codings::new),
-        rebuilt: arguments.window.map(|window| rebuilt(&run, window, &arguments)).transpose()?,
+        rebuilt: again.then(|| rebuilt(&run, &arguments.again, arguments.copy)).transpose()?,
         write: arguments.files.options(),
     };
     let (folder, stop) = (NewFolder::make(&arguments.out)?, Stop::listen()?);

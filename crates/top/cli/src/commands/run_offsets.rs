@@ -26,6 +26,8 @@ struct Source {
     /// Between these are 99.9 % of them.
     low_ns: Option<i64>,
     high_ns: Option<i64>,
+    /// How far it is from most events, if that is beyond their window.
+    beyond_ns: Option<i64>,
     /// As configured.
     time_offset_ns: i64,
     /// The one to be configured; none if the source's times do not agree with the others'.
@@ -36,8 +38,11 @@ impl Measured {
     pub(super) fn of(recording: &Recording, high: &High) -> Self {
         let all = &recording.summary.last.offsets;
         let suggested = Offsets::suggest(all);
-        let sources = all.iter().zip(&suggested.changes_ns).zip(&high.recorder.sources);
-        let source = |((offsets, change_ns), source): ((&Offsets, &Option<i64>), _)| {
+        let suggestions = suggested.changes_ns.iter().zip(&suggested.beyond_ns);
+        let sources = all.iter().zip(suggestions).zip(&high.recorder.sources);
+        type Suggestion<'a> = (&'a Option<i64>, &'a Option<i64>);
+        let source = |((offsets, of_it), source): ((&Offsets, Suggestion<'_>), _)| {
+            let (change_ns, beyond_ns) = of_it;
             let source: &catchment_recorder::SourceConfig = source;
             let (low_ns, high_ns) = offsets.range_ns(1).unzip();
             let time_offset_ns = source.clock.offset_ns;
@@ -47,6 +52,7 @@ impl Measured {
                 mean_ns: offsets.mean_ns(),
                 low_ns,
                 high_ns,
+                beyond_ns: *beyond_ns,
                 time_offset_ns,
                 suggested_ns: change_ns.map(|change_ns| time_offset_ns.saturating_add(change_ns)),
             }
@@ -55,8 +61,14 @@ impl Measured {
     }
 
     pub(super) fn say(&self, out: &mut Out) -> anyhow::Result<()> {
-        let mut table =
-            Table::new(&["source", "in events", "mean", "99.9 % within", "suggested time_offset"]);
+        let mut table = Table::new(&[
+            "source",
+            "in events",
+            "mean",
+            "99.9 % within",
+            "beyond the window",
+            "suggested time_offset",
+        ]);
         let ns = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{ns} ns"));
         for source in &self.sources {
             let within = match (source.low_ns, source.high_ns) {
@@ -72,6 +84,7 @@ impl Measured {
                 grouped(source.count),
                 ns(source.mean_ns),
                 within,
+                ns(source.beyond_ns),
                 suggested,
             ]);
         }
