@@ -28,6 +28,7 @@ mod disk_watch;
 mod frames;
 mod host;
 mod items;
+mod left;
 mod node;
 mod receive;
 mod sessions;

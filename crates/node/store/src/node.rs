@@ -23,6 +23,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use crate::config::StoreConfig;
 use crate::host::{Events, Handle, Host, HostDisks, OnThreads, plan};
 use crate::items::Item;
+use crate::left::LeftOfStream;
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
 use crate::sessions::CONNECTIONS_MAX;
 use crate::state::{
@@ -220,7 +221,7 @@ impl<H: Host> Manager<H> {
 
     pub(crate) fn carry_out(&mut self, order: Order) -> Answer {
         match order {
-            Order::Open(key) => Answer::Opened(key.name.clone(), self.open(key)),
+            Order::Open(key, asks) => Answer::Opened(key.name.clone(), self.open(key, asks)),
             Order::Keep(name, generation) => {
                 let folders = self.folders_of(&name);
                 let kept = keep_generation(&folders, generation).map_err(|error| error.to_string());
@@ -246,15 +247,16 @@ impl<H: Host> Manager<H> {
         folders.iter().map(of).collect()
     }
 
-    fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {
+    fn open(&mut self, key: StreamKey, asks: bool) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
-        let (mut fault, mut left) = (None, None);
+        let (mut fault, mut left, mut idle_ns) = (None, None, 0);
         if let Some(running) = self.writers.get_mut(&key.name) {
             if !running.writer.has_ended() {
                 return Err(later("its files are being closed".to_owned()));
             }
             let failed = running.writer.join();
             fault = running.state.fault.lock().clone();
+            idle_ns = running.state.idle_ns.load(Relaxed);
             let state = Arc::clone(&running.state);
             if let Some(fault) = &fault {
                 left = self.end_after(&key, fault)?;
@@ -272,7 +274,11 @@ impl<H: Host> Manager<H> {
             }
         }
         let folders = self.folders_of(&key.name);
-        let left = left.map_or_else(|| left_in(&folders, &key), Ok)?;
+        let mut left = left.map_or_else(|| left_in(&folders, &key, asks), Ok)?;
+        let described = left.described.take();
+        if asks && described.is_none() {
+            return Err(later("what a folder that has failed has of it is not known".to_owned()));
+        }
         let before = fault.as_ref().and_then(|fault| fault.before.as_ref());
         if let Some(before) = before.filter(|before| left.sequence < before.sequence) {
             let (got, expected) = (left.sequence, before.sequence);
@@ -296,7 +302,11 @@ impl<H: Host> Manager<H> {
         self.state.show(&state);
         let running = Running { state: Arc::clone(&state), writer };
         self.writers.insert(name, running);
-        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation })
+        let left = described.map(|mut left| {
+            left.age_ns = left.age_ns.max(idle_ns);
+            left
+        });
+        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation, left })
     }
 
     /// Cuts the files of a stream behind what was durable when a disk failed. If its folder is
@@ -338,8 +348,8 @@ impl<H: Host> Manager<H> {
         if !left_out.contains(&folder) {
             left_out.push(folder);
         }
-        let (files, has_ended, is_new) = (Vec::new(), false, false);
-        Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new }))
+        let (files, has_ended, is_new, described) = (Vec::new(), false, false, None);
+        Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new, described }))
     }
 
     fn writer(
@@ -394,10 +404,13 @@ struct Left {
     ledger: Ledger,
     has_ended: bool,
     is_new: bool,
+    /// The same for a sender that asks.
+    described: Option<LeftOfStream>,
 }
 
-/// Ends the files that are left of a stream, behind their last whole frame without a gap.
-fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
+/// Ends the files that are left of a stream, behind their last whole frame without a gap, and
+/// describes them for a sender that asks.
+fn left_in(folders: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Left, NotOpened> {
     for folder in folders {
         let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
         std::fs::create_dir_all(folder).map_err(later)?;
@@ -416,9 +429,11 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
-            let ledger = Ledger::new(0);
+            let (ledger, described) = (Ledger::new(0), asks.then(LeftOfStream::default));
             let (files, has_ended, is_new) = (Vec::new(), false, true);
-            return Ok(Left { files, sequence: 0, next_index: 0, ledger, has_ended, is_new });
+            let (sequence, next_index) = (0, 0);
+            let left = Left { files, sequence, next_index, ledger, has_ended, is_new, described };
+            return Ok(left);
         }
         Err(error) => return Err(NotOpened::Later(error.to_string())),
     };
@@ -443,7 +458,12 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
     let lists = folders.iter().filter_map(|folder| std::fs::read(folder.join(FILE_LIST_NAME)).ok());
     let mut lists = lists.filter_map(|text| FileList::decode(&text).ok()).peekable();
     let has_ended = lists.peek().is_some() && lists.all(|list| list.ended.is_some());
+    // Closing changes them.
+    let (header, age_ns) = (asks.then(|| header.clone()), age_ns(folders));
     let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
+    let of_files = |header| LeftOfStream::of(&header, &resumed, (has_ended, age_ns));
+    let described = header.map(of_files).transpose();
+    let described = described.map_err(NotOpened::Later)?;
     let place = resumed.places.swap_remove(0);
     Ok(Left {
         files: place.file_frames,
@@ -452,7 +472,18 @@ fn left_in(folders: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
         ledger: place.ledger,
         has_ended,
         is_new: false,
+        described,
     })
+}
+
+/// For how long none of a stream's files was changed.
+fn age_ns(folders: &[PathBuf]) -> u64 {
+    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+    let files = entries
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == EXTENSION));
+    let ages = files.filter_map(|file| file.metadata().ok()?.modified().ok()?.elapsed().ok());
+    ages.min().map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// One above the index of the last of a stream's files in a folder.
@@ -585,10 +616,10 @@ mod tests {
                 is_dealt,
             };
             let folders = [folder.path().to_owned()];
-            let refused = left_in(&folders, &key(!is_dealt)).map(|left| left.sequence);
+            let refused = left_in(&folders, &key(!is_dealt), false).map(|left| left.sequence);
             assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
             assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
-            let left = left_in(&folders, &key(is_dealt)).map(|left| left.is_new);
+            let left = left_in(&folders, &key(is_dealt), false).map(|left| left.is_new);
             assert!(matches!(left, Ok(false)), "{left:?}");
         }
     }
