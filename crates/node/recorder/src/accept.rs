@@ -66,7 +66,7 @@ pub(crate) struct Admissions {
 /// What a hello comes to.
 pub(crate) enum Asked {
     /// None if nobody is admitted.
-    Known(Option<Admission>),
+    Known(Option<Box<Admission>>),
     /// The whole configuration is to be checked first.
     Checks(Box<Check>),
 }
@@ -199,7 +199,7 @@ impl Admissions {
             |one: &Admitted| one.accept == index && one.sources == names && one.is_checked;
         if self.by_front_end.get(front_end).is_some_and(is_same) {
             let (source, before) = (source_of(config, index), Before::Same);
-            return Ok(Asked::Known(Some(Admission { source, before })));
+            return Ok(Asked::Known(Some(Box::new(Admission { source, before }))));
         }
         if self.in_run {
             // Its configuration has the sources of the others already.

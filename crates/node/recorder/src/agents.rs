@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 
 use catchment_agent::{Agent, FolderStore, Waker};
 use catchment_encoder::Encode;
-use catchment_frame::FileHeader;
 
 use crate::build::{Build, Pipeline};
 use crate::column_bytes::ColumnBytes;
@@ -128,12 +127,9 @@ impl Agents {
                     Box::new(Target::new(config, input, files))
                 }
                 Way::Node(mut node) => {
-                    let of_run = OfRun::of(config);
-                    let header = of_run.header(node.run, &of_target, variant.number);
+                    let header = OfRun::of(config).header(node.run, &of_target, variant.number);
                     let begins = &live.beginning.targets[number].files;
-                    let (epoch, superseded) = (begins.epoch, begins.superseded.to_vec());
-                    let header = FileHeader { epoch, superseded, ..header };
-                    node.set_header(&header, &target.name);
+                    node.set_header(&begins.of(header), &target.name);
                     Box::new(StoreTarget::new(input, ledger, *node, live.beginning.sequence))
                 }
                 Way::Nowhere => Box::new(Nothing { input, ledger }),

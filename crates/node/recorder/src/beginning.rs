@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use catchment_frame::{FrameInfo, FrameKind, Origin, Position, Positions, Superseded};
+use catchment_frame::{FileHeader, FrameInfo, FrameKind, Origin, Position, Positions, Superseded};
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_storage::{CaughtUp, Resumable};
 
@@ -63,6 +63,13 @@ pub(crate) struct FileBeginning {
     pub(crate) index: u32,
     pub(crate) epoch: u32,
     pub(crate) superseded: Arc<[Superseded]>,
+}
+
+impl FileBeginning {
+    /// A header as it is from now on.
+    pub(crate) fn of(&self, header: FileHeader) -> FileHeader {
+        FileHeader { epoch: self.epoch, superseded: self.superseded.to_vec(), ..header }
+    }
 }
 
 impl Beginning {
