@@ -4,8 +4,8 @@
 use catchment_fixtures::Random;
 use catchment_wire::session::{self, ByeReason, CONTROL, Control, Fields, Preamble};
 
-use crate::plan::{MS, S};
-use crate::recorder::{self, Recorder};
+use crate::plan::MS;
+use crate::recorder::Recorder;
 use crate::sessions::FrontEnd;
 use crate::trace::{Event, Trace};
 use crate::wires::Trouble;
@@ -14,19 +14,9 @@ use crate::wires::Trouble;
 #[derive(Debug)]
 pub(crate) struct Strangers {
     chance: Random,
-    here: Vec<Stranger>,
-}
-
-/// A connected stranger.
-#[derive(Debug)]
-struct Stranger {
-    /// In place of which front-end it came.
-    sender: usize,
-    at: Life,
-    connection: usize,
-    came_ns: u64,
-    /// What it was answered.
-    answers: Vec<u8>,
+    /// The connected strangers: in place of which front-end, at which recorder, and over which
+    /// connection.
+    here: Vec<(usize, Life, usize)>,
 }
 
 /// A recorder: the number of its run, and how many of that had died.
@@ -49,7 +39,7 @@ impl Strangers {
     /// looked at.
     ///
     /// # Errors
-    /// It was not refused, or for another reason, or is told nothing.
+    /// It was not refused, or for another reason.
     pub(crate) fn visit(
         &mut self,
         now_ns: u64,
@@ -58,47 +48,26 @@ impl Strangers {
         trace: &mut Trace,
     ) -> Result<Option<u64>, String> {
         let (source, life) = (front_end.plan.sources[0], (life, recorder.life.deaths));
-        if let Some(at) = self.here.iter().position(|one| one.sender == sender) {
-            let mut stranger = self.here.swap_remove(at);
-            if stranger.at != life {
-                return Ok(None);
+        if let Some(at) = self.here.iter().position(|(of, ..)| *of == sender) {
+            let (_, of, connection) = self.here.swap_remove(at);
+            if of == life {
+                let who = format!("a stranger in place of {}", front_end.plan.name);
+                let told = refused(&recorder.answers(connection));
+                let told = told.map_err(|why| format!("{who}{why}"))?;
+                trace.push(now_ns, Event::Told(format!("{who} is told {told:?}")));
+                recorder.close((connection, source), now_ns);
             }
-            let who = format!("a stranger in place of {}", front_end.plan.name);
-            let connection = stranger.connection;
-            stranger.answers.extend(recorder.answers(connection));
-            let told = refused(&stranger.answers);
-            let Some(told) = told.map_err(|why| format!("{who}{why}"))? else {
-                if is_late(&recorder.life, stranger.came_ns, now_ns) {
-                    return Err(format!("{who} has been told nothing for {ANSWERED_NS} ns"));
-                }
-                self.here.push(stranger);
-                return Ok(Some(LOOKED_AT_NS));
-            };
-            trace.push(now_ns, Event::Told(format!("{who} is told {told:?}")));
-            recorder.close((connection, source), now_ns);
             return Ok(None);
         }
         let connection = recorder.connect(source);
         let hello = front_end.hello_of_stranger(self.chance.next_u64() | 1);
         recorder.pass((connection, source), &hello, now_ns);
-        let (at, came_ns, answers) = (life, now_ns, Vec::new());
-        self.here.push(Stranger { sender, at, connection, came_ns, answers });
+        self.here.push((sender, life, connection));
         Ok(Some(LOOKED_AT_NS))
     }
 }
 
-/// Whether somebody who came then should have been answered, though agents may have been stopped
-/// meanwhile. When a run has ended no new connection is read any more.
-fn is_late(life: &recorder::Life, came_ns: u64, now_ns: u64) -> bool {
-    let stalled = life
-        .stalls
-        .iter()
-        .map(|&(from_ns, until_ns)| until_ns.min(now_ns).saturating_sub(from_ns.max(came_ns)));
-    let waited_ns = (now_ns - came_ns).saturating_sub(stalled.sum());
-    life.stopped_ns.is_none() && waited_ns >= ANSWERED_NS
-}
-
-/// The only message is the reason why it is refused; none: nothing has come.
+/// The only message is the reason why it is refused. Where agents are slow, nothing has come.
 fn refused(answers: &[u8]) -> Result<Option<ByeReason>, String> {
     let Some(message) = answers.get(Preamble::BYTES..) else { return Ok(None) };
     let message = session::parse(message, 0, CONTROL).map_err(|fault| format!(": {fault}"))?;
@@ -113,7 +82,5 @@ fn refused(answers: &[u8]) -> Result<Option<ByeReason>, String> {
 
 /// Its keys are no numbers; the front-end is back; the run goes on and is not asked yet.
 const REASONS: [ByeReason; 3] = [ByeReason::MIXED, ByeReason::NAME_IN_USE, ByeReason::LATER];
-/// After how long it is looked at, and goes if it was told why.
+/// After how long it goes.
 const LOOKED_AT_NS: u64 = 200 * MS;
-/// The longest time until it is told, in which agents are called.
-const ANSWERED_NS: u64 = 5 * S;
