@@ -240,7 +240,8 @@ def channels() -> list[tuple[str, list[Piece]]]:
 def storage() -> list[tuple[str, list[Piece]]]:
     """A skipped frame with its only column, in two messages, the end of the stream, and idle.
 
-    And which files the node has closed: one, and two as one record.
+    And which files the node has closed: one, and two as one record; and what it has of the stream,
+    which is no frame file here.
     """
     frame = dict(kind=5, sequence=40, generation=1, rows=2, epoch=3, columns_max=1, numbers=2)
     records = struct.pack("<IHHQ", 0, 2, 0, 7) + struct.pack("<IHHQ", 1, 2, 0, 9)
@@ -269,7 +270,14 @@ def storage() -> list[tuple[str, list[Piece]]]:
                     dict(first_file=0, last_file=0, files=1, first_frame=0, last_frame=9),
                     dict(first_file=2, last_file=3, files=2, first_frame=20, last_frame=39),
                 ],
-            ),
+            )
+            + message(
+                "left",
+                5,
+                dict(bytes=40, age_ns=3_000_000_000, frames=30, events=2_000, file_bytes=1 << 20),
+                [dict(bytes=bytes(range(32))), dict(bytes=bytes(range(32, 40)) + bytes(24))],
+            )
+            + message("left", 6, {}),
         ),
     ]
 

@@ -25,6 +25,14 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/node/recorder/src/config.rs", "counts the machine's CPUs, before agents are made"),
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
     ("crates/node/recorder/src/frame_feed.rs", "starts and ends the thread of a target"),
+    (
+        "crates/node/recorder/src/interrupted.rs",
+        "looks for an interrupted run before there are agents",
+    ),
+    (
+        "crates/node/recorder/src/node_left.rs",
+        "asks a storage node for one, before there are agents",
+    ),
     ("crates/node/recorder/src/recorder.rs", "starts and ends the agents' threads"),
     ("crates/node/recorder/src/spill.rs", SPILL),
     ("crates/node/recorder/src/spill/forward.rs", "starts and ends the threads that forward"),

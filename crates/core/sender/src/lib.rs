@@ -23,6 +23,7 @@ mod control;
 mod counts;
 mod data;
 mod keys;
+mod left;
 mod log;
 mod opening;
 mod reports;
@@ -35,6 +36,7 @@ mod storage;
 pub mod testing;
 
 pub use config::{ConfigError, SenderConfig, SourceConfig};
+pub use left::LeftOfStream;
 pub use reports::{Reading, ReportError, Reports, Setting};
 pub use session::{SenderSession, Slices};
 pub use source::{Fragment, Push, PushError, Source, SourceStatus};

@@ -664,6 +664,7 @@ fn kind_of(message: &Control<'_>) -> u16 {
         Control::Report(..) => Report::TYPE,
         Control::Bye(..) => Bye::TYPE,
         Control::Files(..) => catchment_wire::storage_link::Files::TYPE,
+        Control::Left(..) => catchment_wire::storage_link::Left::TYPE,
     }
 }
 

@@ -16,6 +16,7 @@ use catchment_wire::session::{
 use catchment_wire::storage_link::{self, StoredFiles, StreamGrant, StreamLog};
 
 use crate::control::{Inbox, Incoming, Outbox};
+use crate::left::{Asked, LeftOfStream};
 use crate::retry::Retry;
 use crate::step::{Action, Connection, SenderState, Step};
 
@@ -57,6 +58,8 @@ pub struct StreamSession {
     log: LogState,
     /// Which files are closed, if it has said something new of that.
     files: Option<Vec<StoredFiles>>,
+    /// What the node has of it, if that is asked for.
+    left: Option<Asked>,
     polled_ns: u64,
     silent_ns: u64,
     ping_ns: u64,
@@ -145,6 +148,7 @@ impl StreamSession {
             agreed: Agreed::default(),
             log: LogState { first, made: first, next: first, durable: first, waits: false },
             files: None,
+            left: None,
             polled_ns: 0,
             silent_ns: 0,
             ping_ns: 0,
@@ -183,6 +187,18 @@ impl StreamSession {
     /// in them, checked one by one.
     pub fn take_files(&mut self) -> Option<Vec<StoredFiles>> {
         self.files.take()
+    }
+
+    /// Asks the node what it has of the stream, and sends nothing: the sender that it had is dead.
+    /// To be called before it connects.
+    pub fn ask(&mut self) {
+        self.left = Some(Asked::default());
+        self.log.made = ASKING_MADE;
+    }
+
+    /// What the node has of the stream, once, when it has said all of that.
+    pub fn take_left(&mut self) -> Option<LeftOfStream> {
+        self.left.as_mut()?.take_whole()
     }
 
     /// Whether the node says that it can write nothing now.
@@ -424,6 +440,13 @@ impl StreamSession {
                     exactly("log", files.log.into(), 0)?;
                     self.files = Some(stored.iter().collect());
                 }
+                Incoming::Message(Control::Left(left, parts)) => {
+                    let is_open = matches!(self.phase, Phase::Attaching { .. } | Phase::Open);
+                    // Otherwise nobody has asked.
+                    if let Some(asked) = self.left.as_mut().filter(|_| is_open) {
+                        asked.take(&left, parts.iter())?;
+                    }
+                }
                 // A stream takes no commands.
                 Incoming::Message(_) => {}
             }
@@ -562,7 +585,8 @@ impl StreamSession {
             name,
             program,
         };
-        let flags = if self.config.is_dealt { StreamLog::DEALT } else { 0 };
+        let dealt = if self.config.is_dealt { StreamLog::DEALT } else { 0 };
+        let flags = dealt | if self.left.is_some() { StreamLog::ASKS } else { 0 };
         let generation = self.agreed.generation;
         let of_stream = StreamLog { stream: *stream, variant: *variant, generation, flags };
         let mut service = [0; 40];
@@ -611,6 +635,7 @@ impl StreamSession {
     fn drop_connections(&mut self) {
         self.actions.clear();
         self.broken = None;
+        self.left.iter_mut().for_each(Asked::begin_again);
         self.inbox = Inbox::default();
         self.outbox.reset();
     }
@@ -635,6 +660,8 @@ fn exactly(field: &'static str, got: u64, expected: u64) -> Result<(), Fault> {
     within(field, got, expected, expected)
 }
 
+/// Above the number of any frame.
+const ASKING_MADE: u64 = 1 << 62;
 /// Bytes of an attach, at most.
 const ATTACH_BYTES_MAX: usize = 128;
 /// The time that an opening may take.

@@ -1,11 +1,14 @@
 //! The session of a stream of frames: when it connects, and what it says of a node that it cannot
 //! reach.
 
-use catchment_sender::{Action, Connection, SenderState, StreamConfig, StreamSession};
+use catchment_sender::{
+    Action, Connection, LeftOfStream, SenderState, StreamConfig, StreamSession,
+};
 use catchment_wire::session::{
     Bye, ByeReason, Connection as Line, Encoder, Fault, Grant, GrantAnswer, Grants, LogPositions,
     NONE, Positions, Preamble, RunState, Service, Welcome,
 };
+use catchment_wire::storage_link::{Left, LeftPart};
 
 const MS: u64 = 1_000_000;
 
@@ -167,4 +170,75 @@ fn nothing_is_durable_at_a_node_that_it_has_not_taken() {
         session.made(16);
         assert!(session.durable() <= 15);
     }
+}
+
+/// A part of what the node has of a stream: so many records, from an offset on.
+fn part(number: u32, left: &Left, records: u8) -> Vec<u8> {
+    let mut message = [0; 4_096];
+    let mut encoder = Encoder::begin(&mut message, number, left);
+    let first = (left.offset / 32) as u8;
+    (first..first + records).for_each(|one| assert!(encoder.push(&LeftPart { bytes: [one; 32] })));
+    let end = encoder.finish("", &[]);
+    message[..end].to_vec()
+}
+
+#[test]
+fn what_a_node_has_of_a_stream_comes_in_parts_and_again_if_the_connection_breaks() {
+    let (flags, age_ns, frames, events, file_bytes) = (Left::ENDED, 9, 8, 7, 6);
+    let left = Left { log: 0, bytes: 100, offset: 0, flags, age_ns, frames, events, file_bytes };
+    let behind = |offset| Left { offset, ..left };
+    let mut session = session();
+    session.ask();
+    connects(&mut session, 0);
+    session.opened(0, Connection::Control);
+    // What it holds is not known to it: the node may be anywhere.
+    session.received(0, &granted(15, 15)).unwrap();
+    session.received(0, &part(2, &left, 2)).unwrap();
+    assert_eq!(session.take_left(), None, "a part is missing");
+    session.interrupt(0, "the network is gone");
+    let until_ns = away_until(&mut session, 0);
+    connects(&mut session, until_ns);
+    session.opened(until_ns, Connection::Control);
+    session.received(until_ns, &granted(15, 15)).unwrap();
+    session.received(until_ns, &part(2, &left, 2)).unwrap();
+    session.received(until_ns, &part(3, &behind(64), 2)).unwrap();
+    // Of the last record four bytes belong to it.
+    let mut file: Vec<u8> = (0..4).flat_map(|one| [one; 32]).collect();
+    file.truncate(100);
+    let has_ended = true;
+    let whole = LeftOfStream { file, has_ended, age_ns, frames, events, file_bytes };
+    assert_eq!((session.take_left(), session.take_left()), (Some(whole), None));
+    assert_eq!(session.next(), 15);
+}
+
+#[test]
+fn parts_of_what_a_node_has_follow_each_other_and_end_where_it_says() {
+    let (frames, events, file_bytes) = (0, 0, 0);
+    let left =
+        Left { log: 0, bytes: 64, offset: 0, flags: 0, age_ns: 0, frames, events, file_bytes };
+    let fault = |field, max, got| {
+        Err(Fault::Bound { field, min: if got < max { max } else { 0 }, max, got })
+    };
+    for (second, records, expected) in [
+        (Left { offset: 0, ..left }, 1, fault("offset", 32, 0)),
+        (Left { offset: 32, ..left }, 2, fault("the end of a part", 64, 96)),
+        (Left { offset: 32, ..left }, 1, Ok(())),
+    ] {
+        let mut session = session();
+        session.ask();
+        connects(&mut session, 0);
+        session.opened(0, Connection::Control);
+        session.received(0, &granted(15, 15)).unwrap();
+        session.received(0, &part(2, &left, 1)).unwrap();
+        assert_eq!(session.received(0, &part(3, &second, records)), expected);
+        assert_eq!(session.take_left().is_some(), expected.is_ok());
+    }
+    // One that has not asked drops it.
+    let mut session = self::session();
+    session.made(20);
+    connects(&mut session, 0);
+    session.opened(0, Connection::Control);
+    session.received(0, &granted(15, 15)).unwrap();
+    assert_eq!(session.received(0, &part(2, &left, 2)), Ok(()));
+    assert_eq!(session.take_left(), None);
 }

@@ -10,7 +10,7 @@
 
 use crate::fields::{bound, closed, fields, open};
 use crate::message::Type;
-use crate::stored_files::{Files, STORED_FILES_MAX, StoredFiles};
+use crate::stored_files::{Files, LEFT_PARTS_MAX, Left, LeftPart, STORED_FILES_MAX, StoredFiles};
 
 pub use crate::fault::{Fault, REASONS};
 pub use crate::fields::{Fields, Fixed, Records, Text};
@@ -47,6 +47,7 @@ pub const CONTROL: Bounds = Bounds::control(&[
     Type::of::<Logs>().records(Log::BYTES, 1, RECORDS_MAX),
     Type::of::<Grants>().records(Grant::BYTES, 1, RECORDS_MAX),
     Type::of::<Files>().records(StoredFiles::BYTES, 1, STORED_FILES_MAX),
+    Type::of::<Left>().records(LeftPart::BYTES, 0, LEFT_PARTS_MAX),
 ]);
 
 closed! {
@@ -579,6 +580,8 @@ pub enum Control<'a> {
     Bye(Bye, &'a str),
     /// Of the storage link: which files of the stream are closed.
     Files(Files, Records<'a, StoredFiles>),
+    /// Of the storage link: a part of what describes what the node has of the stream.
+    Left(Left, Records<'a, LeftPart>),
 }
 
 impl<'a> Control<'a> {
@@ -601,6 +604,7 @@ impl<'a> Control<'a> {
             Report::TYPE => Self::Report(message.records()?, text),
             Bye::TYPE => Self::Bye(message.fixed()?, text),
             Files::TYPE => Self::Files(message.fixed()?, message.records()?),
+            Left::TYPE => Self::Left(message.fixed()?, message.records()?),
             _ => return Ok(None),
         }))
     }
@@ -634,6 +638,9 @@ impl<'a> Control<'a> {
             Self::Bye(bye, text) => Encoder::begin(out, number, bye).finish(text, &[]),
             Self::Files(files, records) => {
                 Encoder::begin(out, number, files).records(records).finish("", &[])
+            }
+            Self::Left(left, parts) => {
+                Encoder::begin(out, number, left).records(parts).finish("", &[])
             }
         }
     }

@@ -11,7 +11,9 @@ use crate::fields::{bound, fields};
 use crate::message::{Type, bound_sequences};
 use crate::session::{Attach, Bounds, Encoder, Fault, Fixed as _, MESSAGE_BYTES_MAX, Message};
 
-pub use crate::stored_files::{Files, STORED_FILES_MAX, StoredFiles};
+pub use crate::stored_files::{
+    Files, LEFT_BYTES_MAX, LEFT_PARTS_MAX, Left, LeftPart, STORED_FILES_MAX, StoredFiles,
+};
 
 /// The version of the storage link that this module has.
 pub const VERSION: u8 = 1;
@@ -48,8 +50,8 @@ fields! {
         4 variant: u32,
         /// The writer generation that was granted to this session before; 0: none.
         8 generation: u64,
-        /// [`StreamLog::DEALT`], or 0.
-        16 flags: u32 = 0..=1,
+        /// The sum of [`StreamLog::DEALT`] and [`StreamLog::ASKS`], as far as they hold.
+        16 flags: u32 = 0..=3,
     }
 }
 
@@ -57,6 +59,9 @@ impl StreamLog {
     /// The node is one of several that share the run's frames: the sequence of an item is its
     /// count in this log, and frames have gaps in their numbers, which may fall.
     pub const DEALT: u32 = 1;
+    /// The sender that the stream had is dead, and this one asks what the node has of it: the node
+    /// closes its files and says it ([`Left`]).
+    pub const ASKS: u32 = 2;
 }
 
 fields! {
@@ -189,7 +194,7 @@ fn is_an_item(close: &Close) -> Result<(), Fault> {
 }
 
 fields! {
-    /// A sign of life of a sender that has nothing to send. Section 5.
+    /// A sign of life of a sender that has nothing to send. Section 6.
     Alive: type 69, 8 {}
 }
 

@@ -189,7 +189,7 @@ fn the_seeds_of_the_fuzz_targets_never_break_the_parser() {
     let events = corpus("event_message").iter().map(|bytes| fuzz_events(bytes)).collect();
     let channels = corpus("event_message").iter().map(|bytes| fuzz_channels(bytes)).collect();
     let storage = corpus("event_message").iter().map(|bytes| fuzz_storage(bytes)).collect();
-    for (results, messages) in [(session, 23), (events, 13), (channels, 3), (storage, 7)] {
+    for (results, messages) in [(session, 25), (events, 13), (channels, 3), (storage, 7)] {
         let results: Vec<Result<u32, Fault>> = results;
         let found: u32 = results.iter().flatten().sum();
         let refused = results.iter().filter(|result| result.is_err()).count();

@@ -153,13 +153,22 @@ fn a_frame_is_its_header_columns_in_parts_and_an_end_with_its_counts() {
 #[test]
 fn a_node_says_which_frames_are_in_which_files() {
     let exchange = golden(STORAGE);
-    let [Control::Files(Files { log: 0, files: 3 }, records)] = controls(&exchange[1])[..] else {
+    let controls = controls(&exchange[1]);
+    let [Control::Files(Files { log: 0, files: 3 }, records), left @ ..] = &controls[..] else {
         panic!("files")
     };
     let one = StoredFiles { first_file: 0, last_file: 0, files: 1, first_frame: 0, last_frame: 9 };
     let two =
         StoredFiles { first_file: 2, last_file: 3, files: 2, first_frame: 20, last_frame: 39 };
     assert!(records.iter().eq([one, two]));
+    let [Control::Left(left, parts), Control::Left(nothing, no_parts)] = left else {
+        panic!("what it has of a stream, and that it has nothing")
+    };
+    let bytes: Vec<u8> = parts.iter().flat_map(|part| part.bytes).collect();
+    assert_eq!((left.bytes, left.offset, left.flags, left.frames), (40, 0, 0, 30));
+    assert_eq!((left.age_ns, left.events, left.file_bytes), (3_000_000_000, 2_000, 1 << 20));
+    assert!(bytes[..40].iter().copied().eq(0..40) && bytes[40..] == [0; 24]);
+    assert_eq!((nothing.bytes, no_parts.iter().count()), (0, 0));
 }
 
 #[test]
@@ -200,7 +209,7 @@ fn every_golden_message_is_encoded_as_it_was() {
             (rest, count) = (&rest[message.used..], count + 1);
         }
     }
-    assert_eq!(count, 51);
+    assert_eq!(count, 53);
 }
 
 #[test]

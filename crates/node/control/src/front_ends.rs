@@ -331,7 +331,10 @@ fn device(name: &str, one: &FrontEnd) -> api::Device {
         Stage::Paused => State::Paused,
         Stage::Stopped => State::Configured,
     };
-    let absent = (!one.is_connected).then(|| "it is not connected".to_owned());
+    let absent = (!one.is_connected).then(|| match one.is_admitted {
+        true => "it is away: it was admitted, and is forgotten when a run begins without it".into(),
+        false => "it is not connected".to_owned(),
+    });
     api::Device {
         schema: format!("/api/v1/devices/{path}/schema"),
         path,
@@ -406,8 +409,9 @@ struct Property {
 }
 
 /// The names of a front-end's properties that it does not report.
-const OWN: [&str; 14] = [
+const OWN: [&str; 15] = [
     "program",
+    "presence",
     "required",
     "admitted",
     "keeps_until",
@@ -445,6 +449,11 @@ fn shown_properties(one: &FrontEnd) -> Vec<Property> {
     let doing = one.doing.unwrap_or_default();
     let mut properties = vec![
         own("program", "what it is, as it says", one.program.clone().into()),
+        own(
+            "presence",
+            "here; if not: expected, or away if it was admitted",
+            one.presence().into(),
+        ),
         own("required", "whether a source of it is required", one.is_required.into()),
         own("admitted", "whether it came by [[accept]]", one.is_admitted.into()),
         own("keeps_until", "until when it keeps what it has sent", one.keeps_until.into()),

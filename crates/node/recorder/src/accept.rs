@@ -5,6 +5,7 @@
 //! run's configuration then, as if somebody had written them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use catchment_builder::SourceRole;
 use catchment_frame::Pattern;
@@ -50,7 +51,7 @@ pub struct AdmittedSource {
 #[derive(Default)]
 pub(crate) struct Admissions {
     /// None if nothing does.
-    config: Option<Box<RecorderConfig>>,
+    config: Option<Arc<RecorderConfig>>,
     /// Whether there is a run, armed or begun.
     in_run: bool,
     by_front_end: BTreeMap<String, Admitted>,
@@ -58,6 +59,29 @@ pub(crate) struct Admissions {
     required: BTreeSet<String>,
     /// The text of the last configuration between runs.
     text: String,
+    /// Rises with each change of these.
+    version: u64,
+}
+
+/// What a hello comes to.
+pub(crate) enum Asked {
+    /// None if nobody is admitted.
+    Known(Option<Box<Admission>>),
+    /// The whole configuration is to be checked first.
+    Checks(Box<Check>),
+}
+
+/// A front-end that would be admitted, and what is to be checked for that: without the lock under
+/// which [`Admissions`] are, since it takes as long as a configuration is large.
+pub(crate) struct Check {
+    front_end: String,
+    names: Vec<String>,
+    config: Arc<RecorderConfig>,
+    /// The sources of the other front-ends that were admitted.
+    others: Vec<AdmittedSource>,
+    /// The index of the entry.
+    accept: usize,
+    version: u64,
 }
 
 /// A front-end that was admitted.
@@ -137,7 +161,7 @@ impl Admissions {
         // Where front-ends connect for each run, nobody can be admitted between two.
         let may_admit = config.standby.is_some() && !config.accept.is_empty();
         let standby = None;
-        self.config = may_admit.then(|| Box::new(RecorderConfig { standby, ..config.clone() }));
+        self.config = may_admit.then(|| Arc::new(RecorderConfig { standby, ..config.clone() }));
         self.find_required();
     }
 
@@ -157,27 +181,25 @@ impl Admissions {
         self.by_front_end.contains_key(front_end)
     }
 
-    /// Admits a front-end with sources of these names, which are not configured; none if nobody is
-    /// admitted. One that is admitted with these names already costs nothing, any other one of
-    /// `checks_left`.
+    /// Whether a front-end with sources of these names, which are not configured, is admitted. One
+    /// that is admitted with these names already costs nothing, any other one of `checks_left`, and
+    /// is [admitted](Self::admit) when it was checked.
     ///
     /// # Errors
     /// Why it is refused.
-    pub(crate) fn admit(
-        &mut self,
+    pub(crate) fn ask(
+        &self,
         front_end: &str,
         names: &[String],
         checks_left: &mut u32,
-    ) -> Result<Option<Admission>, Ended> {
-        let Some(config) = self.config.as_deref() else { return Ok(None) };
+    ) -> Result<Asked, Ended> {
+        let Some(config) = &self.config else { return Ok(Asked::Known(None)) };
         let index = entry_of(config, front_end).ok_or_else(|| no_entry(front_end))?;
-        let entry = &config.accept[index];
-        let fragment_bytes_max = config.fragment_bytes_max(&entry.source);
-        let source = SourceConfig { fragment_bytes_max, ..entry.source.clone() };
         let is_same =
             |one: &Admitted| one.accept == index && one.sources == names && one.is_checked;
         if self.by_front_end.get(front_end).is_some_and(is_same) {
-            return Ok(Some(Admission { source, before: Before::Same }));
+            let (source, before) = (source_of(config, index), Before::Same);
+            return Ok(Asked::Known(Some(Box::new(Admission { source, before }))));
         }
         if self.in_run {
             // Its configuration has the sources of the others already.
@@ -185,29 +207,34 @@ impl Admissions {
         }
         self.check_bounds(config, (front_end, index), names)?;
         if *checks_left == 0 {
-            let text = format!("others are being admitted before {front_end:?}");
-            return Err(Ended::new(ByeReason::LATER, NEXT_LOOK_MS, 0, text));
+            return Err(others_first(front_end));
         }
         *checks_left -= 1;
-        let named = |(name, accept): (&String, usize)| SourceConfig {
-            name: name.clone(),
-            ..config.accept[accept].source.clone()
+        let check = Check {
+            front_end: front_end.to_owned(),
+            names: names.to_vec(),
+            config: Arc::clone(config),
+            others: self.sources(|other| other != front_end),
+            accept: index,
+            version: self.version,
         };
-        let others = self.by_front_end.iter().filter(|(name, _)| *name != front_end);
-        let of_others =
-            others.flat_map(|(_, one)| one.sources.iter().map(|name| (name, one.accept)));
-        let all = of_others.chain(names.iter().map(|name| (name, index))).map(named);
-        let sources = config.sources.iter().cloned().chain(all).collect();
-        let with_it = RecorderConfig { sources, ..config.clone() };
-        with_it.check_values().map_err(|error| {
-            let text = format!("with {front_end:?}, {error}");
-            Ended::new(ByeReason::DOES_NOT_FIT, 0, with_it.memory_bytes_min(), text)
-        })?;
-        let admitted = Admitted { accept: index, sources: names.to_vec(), is_checked: true };
-        let before = self.by_front_end.insert(front_end.to_owned(), admitted);
+        Ok(Asked::Checks(Box::new(check)))
+    }
+
+    /// Admits a front-end that was checked.
+    ///
+    /// # Errors
+    /// Something has changed meanwhile: it is to come again.
+    pub(crate) fn admit(&mut self, check: Check) -> Result<Admission, Ended> {
+        let Check { front_end, names, config, accept, version, .. } = check;
+        if version != self.version {
+            return Err(others_first(&front_end));
+        }
+        let source = source_of(&config, accept);
+        let admitted = Admitted { accept, sources: names, is_checked: true };
+        let before = self.by_front_end.insert(front_end, admitted);
         self.find_required();
-        let before = before.map_or(Before::Nothing, Before::Other);
-        Ok(Some(Admission { source, before }))
+        Ok(Admission { source, before: before.map_or(Before::Nothing, Before::Other) })
     }
 
     /// Checks that the entry of that index admits one more front-end, with these sources.
@@ -265,7 +292,9 @@ impl Admissions {
         &self.required
     }
 
+    /// To be called with each change.
     fn find_required(&mut self) {
+        self.version += 1;
         let accept = self.config.as_ref().map(|config| &config.accept);
         let is_required = |one: &&Admitted| {
             let entry = accept.and_then(|accept| accept.get(one.accept));
@@ -274,6 +303,41 @@ impl Admissions {
         let required = self.by_front_end.values().filter(is_required);
         self.required = required.flat_map(|one| one.sources.iter().cloned()).collect();
     }
+}
+
+impl Check {
+    /// Checks the whole configuration as it would be with the front-end.
+    ///
+    /// # Errors
+    /// It would be none.
+    pub(crate) fn run(&self) -> Result<(), Ended> {
+        let Self { front_end, names, config, others, accept, .. } = self;
+        let of_others = others.iter().map(|one| (&one.name, one.accept));
+        let own = names.iter().map(|name| (name, *accept));
+        let all = of_others.chain(own).map(|(name, accept)| SourceConfig {
+            name: name.clone(),
+            ..config.accept[accept].source.clone()
+        });
+        let sources = config.sources.iter().cloned().chain(all).collect();
+        let with_it = RecorderConfig { sources, ..(**config).clone() };
+        with_it.check_values().map_err(|error| {
+            let text = format!("with {front_end:?}, {error}");
+            Ended::new(ByeReason::DOES_NOT_FIT, 0, with_it.memory_bytes_min(), text)
+        })
+    }
+}
+
+/// What each source of a front-end is that this entry admits, but for its name.
+fn source_of(config: &RecorderConfig, accept: usize) -> SourceConfig {
+    let source = &config.accept[accept].source;
+    let fragment_bytes_max = config.fragment_bytes_max(source);
+    SourceConfig { fragment_bytes_max, ..source.clone() }
+}
+
+/// That a front-end is to come again, at the next look.
+fn others_first(front_end: &str) -> Ended {
+    let text = format!("others are being admitted before {front_end:?}");
+    Ended::new(ByeReason::LATER, NEXT_LOOK_MS, 0, text)
 }
 
 /// That a front-end is not of the run that is armed, or has begun.
@@ -296,6 +360,7 @@ fn entry_of(config: &RecorderConfig, front_end: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front_ends::{FrontEnd, FrontEnds};
     use crate::standby::Standby;
 
     /// A configuration with these sources that admits others named `cam*`.
@@ -313,7 +378,10 @@ mod tests {
     }
 
     fn admits(admissions: &mut Admissions, name: &str, checks_left: &mut u32) -> bool {
-        admissions.admit(name, &[name.to_owned()], checks_left).is_ok()
+        match admissions.ask(name, &[name.to_owned()], checks_left) {
+            Ok(Asked::Checks(check)) => check.run().and_then(|()| admissions.admit(*check)).is_ok(),
+            known => known.is_ok(),
+        }
     }
 
     #[test]
@@ -339,6 +407,59 @@ mod tests {
         assert!(!admits(&mut admissions, "cam2", &mut left));
         left = 1;
         assert!(admits(&mut admissions, "cam2", &mut left) && left == 0);
+    }
+
+    #[test]
+    fn a_front_end_that_was_admitted_and_is_gone_is_away_until_a_run_begins_without_it() {
+        let front_ends = FrontEnds::default();
+        front_ends.enter(&config(&["fixed"]), false);
+        for name in ["cam1", "fixed"] {
+            front_ends.tell(name, |one| one.is_connected = true);
+        }
+        let admitted = front_ends.admit("cam1", &["cam1".to_owned()], &mut 1);
+        assert!(admitted.is_ok_and(|admission| admission.is_some()));
+        let presence = || {
+            let list = front_ends.list();
+            ["cam1", "fixed"].map(|name| list.get(name).map(FrontEnd::presence))
+        };
+        assert_eq!(presence(), [Some("here"); 2]);
+        // It is of a run, and goes meanwhile.
+        front_ends.enter(&config(&["fixed", "cam1"]), true);
+        for name in ["cam1", "fixed"] {
+            front_ends.tell(name, FrontEnd::leave);
+        }
+        assert_eq!(presence(), [Some("away"), Some("expected")]);
+        // Behind the run it still counts for its entry.
+        front_ends.enter(&config(&["fixed"]), false);
+        assert_eq!(presence()[0], Some("away"));
+        front_ends.enter(&config(&["fixed"]), true);
+        assert_eq!(presence()[0], None);
+    }
+
+    #[test]
+    fn a_front_end_for_which_something_changed_while_it_was_checked_comes_again() {
+        let mut admissions = Admissions::default();
+        admissions.enter(&config(&[]), false);
+        let ask = |admissions: &Admissions, name: &str| match admissions.ask(
+            name,
+            &[name.to_owned()],
+            &mut 1,
+        ) {
+            Ok(Asked::Checks(check)) => *check,
+            _ => panic!("{name} is new"),
+        };
+        // Two that come at once are checked without each other: together they may not fit.
+        let (one, other) = (ask(&admissions, "cam1"), ask(&admissions, "cam2"));
+        assert!(one.run().is_ok() && other.run().is_ok());
+        assert!(admissions.admit(one).is_ok());
+        let later = admissions.admit(other).err().and_then(|ended| ended.bye).unwrap();
+        assert_eq!((later.reason, later.retry_ms), (ByeReason::LATER, NEXT_LOOK_MS));
+        assert!(!admissions.has("cam2"));
+        // A run that is armed meanwhile has not got it.
+        let late = ask(&admissions, "cam3");
+        admissions.enter(&config(&["cam1"]), true);
+        assert!(late.run().is_ok() && admissions.admit(late).is_err());
+        assert!(admissions.has("cam1") && !admissions.has("cam3"));
     }
 
     #[test]

@@ -127,9 +127,9 @@ impl Agents {
                     Box::new(Target::new(config, input, files))
                 }
                 Way::Node(mut node) => {
-                    let of_run = OfRun::of(config);
-                    let header = of_run.header(node.run, &of_target, variant.number);
-                    node.set_header(&header, &target.name);
+                    let header = OfRun::of(config).header(node.run, &of_target, variant.number);
+                    let begins = &live.beginning.targets[number].files;
+                    node.set_header(&begins.of(header), &target.name);
                     Box::new(StoreTarget::new(input, ledger, *node, live.beginning.sequence))
                 }
                 Way::Nowhere => Box::new(Nothing { input, ledger }),

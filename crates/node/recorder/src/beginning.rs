@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use catchment_frame::{FrameInfo, FrameKind, Origin, Position, Positions, Superseded};
+use catchment_frame::{FileHeader, FrameInfo, FrameKind, Origin, Position, Positions, Superseded};
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_storage::{CaughtUp, Resumable};
 
 use crate::config::RecorderConfig;
-use crate::target_config::Variant;
+use crate::target_config::{Place, Variant};
 
 /// Where a recorder begins.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub(crate) struct TargetBeginning {
     pub(crate) frames: u64,
     pub(crate) events: u64,
     pub(crate) bytes: u64,
+    /// One above the number of its last frame.
+    pub(crate) end: u64,
     /// Those that were copied to it from another target when the run was found.
     pub(crate) caught_up: CaughtUp,
 }
@@ -61,6 +63,13 @@ pub(crate) struct FileBeginning {
     pub(crate) index: u32,
     pub(crate) epoch: u32,
     pub(crate) superseded: Arc<[Superseded]>,
+}
+
+impl FileBeginning {
+    /// A header as it is from now on.
+    pub(crate) fn of(&self, header: FileHeader) -> FileHeader {
+        FileHeader { epoch: self.epoch, superseded: self.superseded.to_vec(), ..header }
+    }
 }
 
 impl Beginning {
@@ -77,6 +86,7 @@ impl Beginning {
             frames: 0,
             events: 0,
             bytes: 0,
+            end: 0,
             caught_up: CaughtUp::default(),
         };
         Self {
@@ -97,7 +107,7 @@ impl Beginning {
         let Some(from) = from else {
             return Self { stream, ..Self::new_run(sources, targets.len()) };
         };
-        let required = targets.iter().map(|one| one.required && one.place.folder().is_some());
+        let required = targets.iter().map(|one| one.required && one.place != Place::None);
         let variants: Vec<_> = Variant::of(config).into_iter().zip(required).collect();
         let mut beginning = Self { stream, ..Self::behind(from, sources, &variants) };
         let missing = beginning.targets.iter_mut().filter_map(|target| target.missing.as_mut());
@@ -120,7 +130,7 @@ impl Beginning {
             target.files = FileBeginning { index, epoch, superseded };
             target.paths.clone_from(&place.files);
             target.left_out.clone_from(&place.left_out);
-            target.caught_up = place.caught_up;
+            (target.end, target.caught_up) = (place.end, place.caught_up);
             (target.frames, target.events, target.bytes) =
                 (place.frames, place.events, place.bytes);
         }

@@ -165,6 +165,7 @@ impl Agent for Build {
         for pipeline in &mut self.pipelines {
             work += pipeline.take_released();
             pipeline.chunk_use.give_back(&pipeline.pool);
+            pipeline.look(now_ns);
         }
         self.gate.settle(&self.pipelines);
         if self.pipelines.iter().all(|one| one.finished && one.waiting.is_empty()) {
@@ -306,10 +307,16 @@ impl Pipeline {
             self.waiting.push_back(FrameCut { cut, group: 0, decided });
             work += 1;
         }
+        work
+    }
+
+    /// Says for which sources the next event waits, and whether it is calm: when all memory is
+    /// given back that this cycle has freed, since who asks may then find some.
+    fn look(&mut self, now_ns: u64) {
+        debug_assert!(self.chunk_use.has_given_back(), "what is freed is free before it is calm");
         let has_frames = self.waiting_fill.level() > 0 || !self.waiting.is_empty();
         let is_calm = !has_frames && self.builder.row_count() == 0;
         self.pausable.look(&mut self.builder, (now_ns, is_calm), &self.lanes);
-        work
     }
 
     /// Whether all sources that are sending, or were sending when the last of them fell silent,
@@ -350,9 +357,10 @@ impl Pipeline {
                 let mut rest = part;
                 while !rest.is_empty() {
                     let (builder, pausable) = (&mut self.builder, &mut self.pausable);
-                    let fragments = self.tape.take(&mut rest, |source, note| match note {
-                        SourceNote::Behind(calm) => pausable.behind.push((source, calm)),
-                        note => builder.note(now_ns, source, note),
+                    let fragments = self.tape.take(&mut rest, |source, note| {
+                        if let Some(note) = pausable.note(source, note) {
+                            builder.note(now_ns, source, note);
+                        }
                     });
                     self.pausable.take(fragments);
                     self.builder.push(now_ns, fragments);
@@ -483,6 +491,24 @@ impl Pausable {
         Self { taken, promises, waits, held, awaited, behind, calms, is_calm }
     }
 
+    /// Takes note of what is said of a source, and returns what the builder is told now. That it
+    /// stands behind is told at the end of the cycle, unless its connection ends before that, or
+    /// another one begins: what that brings was not behind anything.
+    fn note(&mut self, source: usize, note: SourceNote) -> Option<SourceNote> {
+        use SourceNote::{Attached, Behind, Gone, Session, Waited};
+        match note {
+            Behind(calm) => {
+                self.behind.push((source, calm));
+                return None;
+            }
+            Attached | Session { .. } | Waited | Gone => {
+                self.behind.retain(|(other, _)| *other != source);
+            }
+            _ => {}
+        }
+        Some(note)
+    }
+
     #[inline]
     fn take(&mut self, fragments: &[Fragment]) {
         if !self.taken.is_empty() {
@@ -592,4 +618,35 @@ fn ended(ring: &Consumer<Fragment>) -> bool {
     // Whether the producer is gone is read first: the second read then sees all that it pushed
     // before.
     ring.is_abandoned() && ring.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_whose_connection_ends_or_begins_is_behind_nothing_that_came_before() {
+        let (taken, waits, promises) = (vec![0; 2], vec![true; 2], vec![true; 2]);
+        let (held, awaited, behind) = (Arc::new(Held::new(2)), vec![false; 2], Vec::new());
+        let (calms, is_calm) = (3, true);
+        let mut pausable =
+            Pausable { taken, waits, promises, held, awaited, behind, calms, is_calm };
+        let ends = [
+            SourceNote::Attached,
+            SourceNote::Waited,
+            SourceNote::Gone,
+            SourceNote::Session { key_bits: 64 },
+        ];
+        for note in ends {
+            assert_eq!(pausable.note(0, SourceNote::Behind(3)), None, "it is told later");
+            assert_eq!(pausable.note(1, SourceNote::Behind(3)), None);
+            // A promise says nothing of what it waits for.
+            let promise = SourceNote::LowWater(7);
+            assert_eq!(pausable.note(0, promise), Some(promise));
+            assert_eq!(pausable.behind, [(0, 3), (1, 3)]);
+            assert_eq!(pausable.note(0, note), Some(note));
+            assert_eq!(pausable.behind, [(1, 3)]);
+            pausable.behind.clear();
+        }
+    }
 }

@@ -14,7 +14,7 @@ use catchment_wire::event_link::CommandKind;
 use catchment_wire::session::{Release, RunState, Text};
 use parking_lot::Mutex;
 
-use crate::accept::{Admission, Admissions, AdmittedSource, Before};
+use crate::accept::{Admission, Admissions, AdmittedSource, Asked, Before};
 use crate::config::RecorderConfig;
 use crate::link_log::Outside;
 use crate::link_session::Ended;
@@ -236,7 +236,8 @@ impl FrontEnds {
         by_name.retain(|name, one| {
             // It may not be of this configuration any more.
             one.is_required &= has_of(required, name) || has_of(admissions.required(), name);
-            one.is_connected || one.is_required && !one.has_left
+            // One that was admitted counts for its entry as long as it may come back.
+            one.is_connected || one.is_required && !one.has_left || admissions.has(name)
         });
         for one in shared.by_name.values_mut() {
             (one.in_run, one.stage, one.is_drained) = (in_run, Stage::Free, false);
@@ -275,14 +276,20 @@ impl FrontEnds {
         self.shared.lock().admissions.fits(front_end)
     }
 
-    /// Admits a front-end: see [`Admissions::admit`].
+    /// Admits a front-end: see [`Admissions::ask`]. Others go on while it is checked.
     pub(crate) fn admit(
         &self,
         front_end: &str,
         names: &[String],
         checks_left: &mut u32,
     ) -> Result<Option<Admission>, Ended> {
-        self.shared.lock().admissions.admit(front_end, names, checks_left)
+        let asked = self.shared.lock().admissions.ask(front_end, names, checks_left)?;
+        let check = match asked {
+            Asked::Known(known) => return Ok(known.map(|admission| *admission)),
+            Asked::Checks(check) => check,
+        };
+        check.run()?;
+        self.shared.lock().admissions.admit(*check).map(Some)
     }
 
     /// See [`Admissions::undo`].
@@ -446,6 +453,16 @@ impl FrontEnds {
 }
 
 impl FrontEnd {
+    /// Whether it is *here*, or, if it is not, *away*, since nothing but an earlier session says
+    /// that there is such a front-end, or *expected*, since the configuration does.
+    pub fn presence(&self) -> &'static str {
+        match (self.is_connected, self.is_admitted) {
+            (true, _) => "here",
+            (false, true) => "away",
+            (false, false) => "expected",
+        }
+    }
+
     /// Whether it is required, and has gone: in a run before it had stopped, between runs without a
     /// word.
     pub fn is_missed(&self) -> bool {

@@ -2,34 +2,57 @@
 
 use std::sync::Arc;
 
+use catchment_frame::FileHeader;
 use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError};
+use catchment_telemetry::utc_now;
 
 use crate::config::RecorderConfig;
+use crate::node_left::AskedNode;
 use crate::recorder::{Recorder, RecorderError};
 use crate::schema::schema;
 use crate::selection::Selection;
-use crate::target_config::{Place, TargetConfig, Variant};
+use crate::target_config::{TargetConfig, Variant};
 
 impl Recorder {
+    /// When the files of a run of that name were last written in its required targets, in
+    /// nanoseconds since 1970: the last sign of life of its recorder. A storage node that is its
+    /// only target is asked.
+    ///
+    /// # Errors
+    /// The node does not say it.
+    pub fn last_written_ns(
+        config: &RecorderConfig,
+        name: &str,
+    ) -> Result<Option<u64>, RecorderError> {
+        let targets = config.targets();
+        if let Some(asked) = AskedNode::of(config, &targets, name)? {
+            let age_ns = asked.ask()?.age_ns;
+            return Ok(Some(utc_now().0.saturating_sub(age_ns)));
+        }
+        let required = targets.iter().filter(|target| target.required);
+        let folders = required.flat_map(|target| target.place.folders());
+        let entries = folders.filter_map(|folder| std::fs::read_dir(folder.join(name)).ok());
+        let changed = entries.flatten().flatten().filter_map(|entry| {
+            let changed = entry.metadata().ok()?.modified().ok()?;
+            changed.duration_since(std::time::UNIX_EPOCH).ok()
+        });
+        Ok(changed.max().and_then(|changed| u64::try_from(changed.as_nanos()).ok()))
+    }
+
     /// What is left of an interrupted run of that name with this configuration. Its files are cut,
     /// closed and durable then, and the run must go on in a new epoch, or end.
     ///
     /// # Errors
     /// A recorder still holds its files, it has another configuration, or the system refuses.
     pub fn interrupted(config: &RecorderConfig, name: &str) -> Result<Resumable, RecorderError> {
-        let other = |what| Err(RecorderError::OtherRun { name: name.to_owned(), what });
+        if let Some(asked) = AskedNode::of(config, &config.targets(), name)? {
+            let left = asked.ask()?;
+            check_header(config, name, (&left.header, 0))?;
+            return Ok(left.resumable(name));
+        }
         let (found, places) = find_interrupted(config, name)?;
-        let header = found.header();
-        if header.config != config.text || header.emulated != config.emulated {
-            return other("configuration");
-        }
-        let schema = Arc::new(schema(config)?);
-        let variants = Variant::of(config);
         let first = places.iter().position(|place| place.is_required).unwrap_or(0);
-        let selection = Selection::new(&variants[first], &schema, config.sources.len());
-        if header.schema != *selection.schema() {
-            return other("schema, by another version of the program");
-        }
+        check_header(config, name, (found.header(), first))?;
         found.take().map_err(|source| no_resume(name, source))
     }
 
@@ -39,7 +62,28 @@ impl Recorder {
     /// # Errors
     /// As [`Recorder::interrupted`].
     pub fn interrupted_text(config: &RecorderConfig, name: &str) -> Result<String, RecorderError> {
+        if let Some(asked) = AskedNode::of(config, &config.targets(), name)? {
+            return Ok(asked.ask()?.header.config);
+        }
         Ok(find_interrupted(config, name)?.0.header().config.clone())
+    }
+}
+
+/// Checks that the header of a file of that target is as this configuration writes it.
+fn check_header(
+    config: &RecorderConfig,
+    name: &str,
+    (header, target): (&FileHeader, usize),
+) -> Result<(), RecorderError> {
+    let other = |what| Err(RecorderError::OtherRun { name: name.to_owned(), what });
+    if header.config != config.text || header.emulated != config.emulated {
+        return other("configuration");
+    }
+    let schema = Arc::new(schema(config)?);
+    let selection = Selection::new(&Variant::of(config)[target], &schema, config.sources.len());
+    match header.schema == *selection.schema() {
+        true => Ok(()),
+        false => other("schema, by another version of the program"),
     }
 }
 
@@ -58,12 +102,7 @@ fn find_interrupted(
         trusts_lists: false,
         is_dealt: false,
     };
-    let targets = config.targets();
-    if targets.iter().any(|target| matches!(target.place, Place::Node(_))) {
-        // What the node has is not asked for yet.
-        return Err(RecorderError::NodeTarget { name: name.to_owned() });
-    }
-    let places: Vec<RunPlace> = targets.iter().map(place).collect();
+    let places: Vec<RunPlace> = config.targets().iter().map(place).collect();
     let found = Interrupted::find(&places).map_err(|source| no_resume(name, source))?;
     Ok((found, places))
 }

@@ -56,6 +56,7 @@ mod live_target;
 mod locations;
 mod lowered;
 mod match_rule;
+mod node_left;
 mod nothing;
 mod parts;
 mod pool;

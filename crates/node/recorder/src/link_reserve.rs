@@ -68,9 +68,18 @@ impl Session {
         welcome.skew_bytes = self.skew.granted_bytes;
     }
 
-    /// Goes on with what was granted before this run; whether it can.
-    pub(crate) fn keeps_skew(&mut self, ingest: &Ingest, former: &Skew, of_run: &OfRun) -> bool {
+    /// Goes on with what was granted before this run; whether it can, since its listener still
+    /// grants that, and it can be set aside.
+    pub(crate) fn keeps_skew(
+        &mut self,
+        ingest: &Ingest,
+        (former, most_bytes): (&Skew, u64),
+        of_run: &OfRun,
+    ) -> bool {
         let granted_bytes = former.granted_bytes;
+        if granted_bytes > most_bytes {
+            return false;
+        }
         self.skew.granted_bytes = granted_bytes;
         let all = self.sources_by_connection();
         granted_bytes == 0 || of_run.is_standby || self.skew.set_aside(ingest, granted_bytes, &all)

@@ -98,7 +98,7 @@ pub(crate) enum Wait {
 /// Why a session or a connection ends.
 pub(crate) struct Ended {
     /// None if the connection is closed without a message.
-    bye: Option<Bye>,
+    pub(crate) bye: Option<Bye>,
     text: String,
 }
 

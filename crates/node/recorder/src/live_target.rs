@@ -67,7 +67,8 @@ impl LiveTarget {
         let ledger = LiveLedger::new(begins.ledger.sources.len());
         ledger.add_all(&begins.ledger);
         let addresses = target.place.node().into_iter().flat_map(|node| &node.addresses);
-        let nodes = addresses.map(|address| Arc::new(LiveNode::new(address))).collect();
+        let nodes = addresses.map(|address| Arc::new(LiveNode::behind(address, begins)));
+        let nodes = nodes.collect();
         Self {
             name: target.name.clone(),
             required: target.required,
@@ -84,7 +85,8 @@ impl LiveTarget {
             spill_folder: target.spill.as_ref().map(|spill| spill.folder.clone()),
             away: Mutex::default(),
             is_left: AtomicBool::new(false),
-            has_epoch: AtomicBool::new(begins.files.epoch == 0),
+            // A node gives no epoch twice: its writer generations are durable.
+            has_epoch: AtomicBool::new(begins.files.epoch == 0 || target.place.node().is_some()),
             wants_frame: AtomicBool::new(false),
         }
     }

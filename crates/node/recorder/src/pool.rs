@@ -671,6 +671,11 @@ impl ChunkUse {
         self.freed.clear();
     }
 
+    /// Whether no chunk is freed that is not given back.
+    pub(crate) fn has_given_back(&self) -> bool {
+        self.freed.is_empty()
+    }
+
     fn free(&mut self, chunk: u32) {
         self.held.gave(self.source_of[self.owner[chunk as usize] as usize], 1);
         self.freed.push(chunk);

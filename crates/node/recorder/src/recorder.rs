@@ -101,11 +101,25 @@ pub enum RecorderError {
         /// What differs.
         what: &'static str,
     },
-    /// A storage node has a part of it.
-    #[error("cannot continue {name}: a storage node among its targets is not asked where to go on")]
+    /// Its targets are not one storage node alone, which could be asked for it.
+    #[error("cannot continue {name}: {why}")]
     NodeTarget {
         /// The run's name.
         name: String,
+        /// What there is beside a storage node.
+        why: &'static str,
+    },
+    /// The storage node that has it does not say how to go on.
+    #[error("cannot continue {name}: storage node {address}: {why}")]
+    NodeLeft {
+        /// The run's name.
+        name: String,
+        /// The node's address.
+        address: String,
+        /// Why.
+        why: String,
+        /// Whether it may say so later.
+        may_pass: bool,
     },
     /// What a target names cannot be used.
     #[error("target {name}: {error}")]
@@ -149,6 +163,7 @@ impl RecorderError {
             | Self::UsedId { .. }
             | Self::OtherRun { .. }
             | Self::NodeTarget { .. } => false,
+            Self::NodeLeft { may_pass, .. } => *may_pass,
             Self::Resume { source, .. } => !matches!(
                 **source,
                 ForeignFile { .. } | Frame { .. } | NoFiles { .. } | SchemaDiffers { .. }
@@ -182,20 +197,6 @@ impl Recorder {
     /// As [`Recorder::start`].
     pub fn resume_paused(config: RecorderConfig, from: &Resumable) -> Result<Self, RecorderError> {
         Self::begin(config, true, Some(from))
-    }
-
-    /// When the files of a run of that name were last written in its required targets, in
-    /// nanoseconds since 1970: the last sign of life of its recorder.
-    pub fn last_written_ns(config: &RecorderConfig, name: &str) -> Option<u64> {
-        let targets = config.targets();
-        let required = targets.iter().filter(|target| target.required);
-        let folders = required.flat_map(|target| target.place.folders());
-        let entries = folders.filter_map(|folder| std::fs::read_dir(folder.join(name)).ok());
-        let changed = entries.flatten().flatten().filter_map(|entry| {
-            let changed = entry.metadata().ok()?.modified().ok()?;
-            changed.duration_since(std::time::UNIX_EPOCH).ok()
-        });
-        u64::try_from(changed.max()?.as_nanos()).ok()
     }
 
     /// As [`Recorder::start`], but paused: everything is open, and nothing is recorded until

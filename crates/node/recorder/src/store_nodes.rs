@@ -30,6 +30,7 @@ use catchment_sender::SenderState;
 use catchment_wire::storage_link::StoredFiles;
 use parking_lot::Mutex;
 
+use crate::beginning::TargetBeginning;
 use crate::frames::SharedColumn;
 use crate::store_feed::{Held, HeldColumn, Outgoing};
 use crate::store_link::StoreLink;
@@ -117,6 +118,17 @@ pub struct NodeShare {
 impl LiveNode {
     pub(crate) fn new(address: &str) -> Self {
         Self { address: address.to_owned(), ..Self::default() }
+    }
+
+    /// That of a node which has all frames of a run that goes on, or none.
+    pub(crate) fn behind(address: &str, begins: &TargetBeginning) -> Self {
+        let last = begins.end.checked_sub(1);
+        Self {
+            frames_durable: AtomicU64::new(begins.frames),
+            bytes_durable: AtomicU64::new(begins.bytes),
+            numbers: Mutex::new(last.map(|last| (0, last))),
+            ..Self::new(address)
+        }
     }
 
     pub(crate) fn read(&self) -> NodeShare {

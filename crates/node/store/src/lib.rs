@@ -25,6 +25,7 @@
 
 mod assembly;
 mod config;
+mod described;
 mod disk_watch;
 mod frames;
 mod host;

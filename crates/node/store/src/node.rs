@@ -22,6 +22,7 @@ use catchment_writer::{Disks, WriteCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::StoreConfig;
+use crate::described::LeftOfStream;
 use crate::host::{Events, HasEnded, Host, HostDisks, OnThread, plan};
 use crate::items::Item;
 use crate::left;
@@ -225,7 +226,7 @@ impl<H: Host> Manager<H> {
 
     pub(crate) fn carry_out(&mut self, order: Order) -> Answer {
         match order {
-            Order::Open(key) => Answer::Opened(key.name.clone(), self.open(key)),
+            Order::Open(key, asks) => Answer::Opened(key.name.clone(), self.open(key, asks)),
             Order::Keep(name, generation) => {
                 let folders = self.folders_of(&name);
                 let kept = keep_generation(&folders, generation).map_err(|error| error.to_string());
@@ -262,15 +263,20 @@ impl<H: Host> Manager<H> {
     }
 
     /// Ends what is left of a stream that has no writer, and says why its last one has failed, if
-    /// it has.
-    fn end_left(&mut self, key: &StreamKey) -> Result<(Left, Option<Fault>), NotOpened> {
+    /// it has. If its sender `asks`, that is described.
+    fn end_left(
+        &mut self,
+        key: &StreamKey,
+        asks: bool,
+    ) -> Result<(Left, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
-        let (mut fault, mut left) = (None, None);
+        let (mut fault, mut left, mut idle_ns) = (None, None, 0);
         if let Some(running) = self.writers.get(&key.name) {
             if !running.has_ended.get() {
                 return Err(later("its files are being closed".to_owned()));
             }
             fault = running.state.fault.lock().clone();
+            idle_ns = running.state.idle_ns.load(Relaxed);
             let state = Arc::clone(&running.state);
             if let Some(fault) = &fault {
                 left = self.end_after(key, fault)?;
@@ -284,7 +290,14 @@ impl<H: Host> Manager<H> {
                 }
             }
         }
-        let left = left.map_or_else(|| left_in(&self.folders_of(&key.name), key), Ok)?;
+        let found = || left_in(&self.folders_of(&key.name), key, asks);
+        let mut left = left.map_or_else(found, Ok)?;
+        if asks && left.described.is_none() {
+            return Err(later("what a folder that has failed has of it is not known".to_owned()));
+        }
+        if let Some(described) = &mut left.described {
+            described.age_ns = described.age_ns.max(idle_ns);
+        }
         let before = fault.as_ref().and_then(|fault| fault.before.as_ref());
         if let Some(before) = before.filter(|before| left.sequence < before.sequence) {
             let (got, expected) = (left.sequence, before.sequence);
@@ -301,7 +314,7 @@ impl<H: Host> Manager<H> {
                 return Ok(());
             }
             let state = Arc::clone(state);
-            self.end_left(&state.key).map_err(NotOpened::into_text)?;
+            self.end_left(&state.key, false).map_err(NotOpened::into_text)?;
             // What is not in a folder that was left is found when the stream is opened again.
             if self.left_out.get(name).is_none_or(Vec::is_empty) {
                 self.writers.remove(name);
@@ -314,7 +327,7 @@ impl<H: Host> Manager<H> {
             return Ok(());
         }
         let Some(key) = left::key_of(&folders, name)? else { return Ok(()) };
-        let (left, _) = self.end_left(&key).map_err(NotOpened::into_text)?;
+        let (left, _) = self.end_left(&key, false).map_err(NotOpened::into_text)?;
         let state = StreamState::new(key, left.sequence + u64::from(left.has_ended));
         state.has_ended.store(left.has_ended, Relaxed);
         state.is_given_up.store(true, Relaxed);
@@ -323,9 +336,10 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    fn open(&mut self, key: StreamKey) -> Result<OpenedStream, NotOpened> {
+    fn open(&mut self, key: StreamKey, asks: bool) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
-        let (left, fault) = self.end_left(&key)?;
+        let (mut left, fault) = self.end_left(&key, asks)?;
+        let described = left.described.take();
         let folders = self.folders_of(&key.name);
         make_folders(&folders)?;
         let has_ended = left.has_ended;
@@ -347,7 +361,7 @@ impl<H: Host> Manager<H> {
         let state_shown = Arc::clone(&state);
         let running = Running { state: state_shown, has_ended: writer_ended, buffers };
         self.writers.insert(name, running);
-        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation })
+        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation, left: described })
     }
 
     /// Cuts the files of a stream behind what was durable when a disk failed. If its folder is
@@ -389,8 +403,8 @@ impl<H: Host> Manager<H> {
         if !left_out.contains(&folder) {
             left_out.push(folder);
         }
-        let (files, has_ended, is_new) = (Vec::new(), false, false);
-        Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new }))
+        let (files, has_ended, is_new, described) = (Vec::new(), false, false, None);
+        Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new, described }))
     }
 
     /// The disk of another stream in each of so many folders. Its buffers take a quarter of the room
@@ -464,6 +478,8 @@ struct Left {
     ledger: Ledger,
     has_ended: bool,
     is_new: bool,
+    /// The same for a sender that asks.
+    described: Option<LeftOfStream>,
 }
 
 /// Makes a stream's folders that are not there.
@@ -479,8 +495,9 @@ fn make_folders(folders: &[PathBuf]) -> Result<(), NotOpened> {
     Ok(())
 }
 
-/// Ends the files that are left of a stream, behind their last whole frame without a gap.
-fn left_in(all: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
+/// Ends the files that are left of a stream, behind their last whole frame without a gap, and
+/// describes them for a sender that asks.
+fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Left, NotOpened> {
     let mut folders = Vec::new();
     for folder in all {
         let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
@@ -498,9 +515,11 @@ fn left_in(all: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
-            let ledger = Ledger::new(0);
+            let (ledger, described) = (Ledger::new(0), asks.then(LeftOfStream::default));
             let (files, has_ended, is_new) = (Vec::new(), false, true);
-            return Ok(Left { files, sequence: 0, next_index: 0, ledger, has_ended, is_new });
+            let (sequence, next_index) = (0, 0);
+            let left = Left { files, sequence, next_index, ledger, has_ended, is_new, described };
+            return Ok(left);
         }
         Err(error) => return Err(NotOpened::Later(error.to_string())),
     };
@@ -525,7 +544,12 @@ fn left_in(all: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
     let lists = folders.iter().filter_map(|folder| std::fs::read(folder.join(FILE_LIST_NAME)).ok());
     let mut lists = lists.filter_map(|text| FileList::decode(&text).ok()).peekable();
     let has_ended = lists.peek().is_some() && lists.all(|list| list.ended.is_some());
+    // Closing changes them.
+    let (header, age_ns) = (asks.then(|| header.clone()), age_ns(&folders));
     let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
+    let of_files = |header| LeftOfStream::of(&header, &resumed, (has_ended, age_ns));
+    let described = header.map(of_files).transpose();
+    let described = described.map_err(NotOpened::Later)?;
     let place = resumed.places.swap_remove(0);
     Ok(Left {
         files: place.file_frames,
@@ -534,7 +558,18 @@ fn left_in(all: &[PathBuf], key: &StreamKey) -> Result<Left, NotOpened> {
         ledger: place.ledger,
         has_ended,
         is_new: false,
+        described,
     })
+}
+
+/// For how long none of a stream's files was changed.
+fn age_ns(folders: &[PathBuf]) -> u64 {
+    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+    let files = entries
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == EXTENSION));
+    let ages = files.filter_map(|file| file.metadata().ok()?.modified().ok()?.elapsed().ok());
+    ages.min().map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// One above the index of the last of a stream's files in a folder.
@@ -669,10 +704,10 @@ mod tests {
                 is_dealt,
             };
             let folders = [folder.path().to_owned()];
-            let refused = left_in(&folders, &key(!is_dealt)).map(|left| left.sequence);
+            let refused = left_in(&folders, &key(!is_dealt), false).map(|left| left.sequence);
             assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
             assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
-            let left = left_in(&folders, &key(is_dealt)).map(|left| left.is_new);
+            let left = left_in(&folders, &key(is_dealt), false).map(|left| left.is_new);
             assert!(matches!(left, Ok(false)), "{left:?}");
         }
     }

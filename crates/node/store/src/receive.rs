@@ -9,6 +9,7 @@ use catchment_encoder::Buffers;
 use catchment_net::LinkAccess;
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::described::LeftOfStream;
 use crate::frames::StreamHeader;
 use crate::items::Item;
 use crate::sessions::Sessions;
@@ -17,8 +18,8 @@ use crate::state::{NodeState, StreamKey, StreamState};
 /// What the agent asks of the node, which makes folders and threads.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// A stream is to have a writer.
-    Open(StreamKey),
+    /// A stream is to have a writer. Whether its sender asks what there is of it.
+    Open(StreamKey, bool),
     /// A stream's sessions may be granted that writer generation, once it is on the disk.
     Keep(String, u64),
     /// Which streams an earlier node has left that are not closed.
@@ -65,6 +66,8 @@ pub(crate) struct OpenedStream {
     pub(crate) is_new: bool,
     /// The highest writer generation that was granted before.
     pub(crate) generation: u64,
+    /// What there is of it, if that was asked.
+    pub(crate) left: Option<LeftOfStream>,
 }
 
 /// A stream, as far as the agent has it.
@@ -84,6 +87,8 @@ pub(crate) struct Stream {
     /// Frames below this number were passed on to the writer.
     pub(crate) taken: u64,
     pub(crate) is_new: bool,
+    /// What there is of it, if a sender has asked, until one sends.
+    pub(crate) left: Option<Arc<LeftOfStream>>,
     pub(crate) header: Option<StreamHeader>,
     pub(crate) generation: u64,
     /// The highest one that is on the disk, or why it could not be written; none while it is
@@ -91,15 +96,30 @@ pub(crate) struct Stream {
     pub(crate) kept: Option<Result<u64, String>>,
     /// For how long it has had no session.
     pub(crate) idle_ns: u64,
+    /// Framing faults of a session between which nothing was taken: whose, how many, and what was
+    /// taken at the last one.
+    pub(crate) faults: (u64, u32, u64),
 }
 
 impl Stream {
     fn new(opened: OpenedStream) -> Self {
-        let OpenedStream { state, input, waker, has_ended, is_new, generation } = opened;
+        let OpenedStream { state, input, waker, has_ended, is_new, generation, left } = opened;
+        let left = left.map(Arc::new);
         let taken = state.durable.load(Relaxed);
         let input = (!has_ended).then_some(input);
         let (header, kept, idle_ns) = (None, Some(Ok(generation)), 0);
-        Self { state, input, waker, taken, is_new, header, generation, kept, idle_ns }
+        let faults = (0, 0, 0);
+        Self { state, input, waker, taken, is_new, left, header, generation, kept, idle_ns, faults }
+    }
+
+    /// Counts a framing fault of a session. Whether it is the third one between which nothing was
+    /// taken: the next one would come, too.
+    pub(crate) fn is_given_up(&mut self, session: u64) -> bool {
+        let (of, count, taken) = self.faults;
+        let is_again = (of, taken) == (session, self.taken);
+        let count = if is_again { count.saturating_add(1) } else { 1 };
+        self.faults = (session, count, self.taken);
+        count >= FAULTS_MAX
     }
 
     /// Passes an item on to the writer.
@@ -330,5 +350,7 @@ const LOOK_EVERY_NS: u64 = 50_000_000;
 const LOOK_COUNTS_NS: u64 = 250_000_000;
 /// How long after a stream that is left could not be closed the next one is.
 const CLOSE_AGAIN_NS: u64 = 1_000_000_000;
+/// Framing faults of a session between which nothing is taken.
+const FAULTS_MAX: u32 = 3;
 /// How long senders may take to read that the node ends.
 const LINGER_NS: u64 = 1_000_000_000;

@@ -25,9 +25,10 @@ use catchment_wire::session::{
 use catchment_wire::storage_link::{self, Files, StoredFiles, StreamLog};
 use crossbeam_channel::Sender;
 
+use crate::described::LeftOfStream;
 use crate::frames::{HeaderParts, Partial};
 use crate::receive::{Left, Order, Slot, Stream, Streams};
-use crate::state::NodeState;
+use crate::state::{NodeState, StreamState};
 use data::Body;
 
 const PING_MS: u32 = 500;
@@ -90,6 +91,8 @@ pub(crate) struct Session {
     /// The positions that were said last.
     said: Said,
     ended: Option<Ended>,
+    /// What there is of the stream, for a sender that asks, and what of that is to be said next.
+    left: Option<(Arc<LeftOfStream>, usize)>,
     header: HeaderParts,
     frame: Option<Partial>,
     /// Whether messages of a frame that is there already are on their way.
@@ -291,9 +294,7 @@ impl Sessions {
         };
         let flow = result.unwrap_or_else(|fault| {
             self.state.count(|counters| &counters.faults, 1);
-            let number = self.connection(endpoint).map_or(0, |one| one.read);
-            let text = fault.to_string();
-            self.end_of(endpoint, Ended::new(ByeReason::MALFORMED, 1_000, number.into(), text));
+            self.end_malformed(endpoint, &fault);
             Flow::Held
         });
         if let Some(connection) = self.connection(endpoint) {
@@ -310,6 +311,20 @@ impl Sessions {
             connection.is_held = flow == Flow::Held;
         }
         flow
+    }
+
+    /// Ends the session of a connection by a framing fault, for good if that would go on.
+    fn end_malformed(&mut self, endpoint: usize, fault: &Fault) {
+        let Some(connection) = self.connection(endpoint) else { return };
+        let (name, message) = (connection.stream.clone().unwrap_or_default(), connection.read);
+        let session = self.by_name.get(&name).map(|session| session.number);
+        let is_given_up = match (session, self.streams.get_mut(&name)) {
+            (Some(session), Some(Slot::Ready(stream))) => stream.is_given_up(session),
+            _ => false,
+        };
+        let retry_ms = if is_given_up { 0 } else { 1_000 };
+        let ended = Ended::new(ByeReason::MALFORMED, retry_ms, message.into(), fault.to_string());
+        self.end_of(endpoint, ended);
     }
 
     fn connection(&mut self, endpoint: usize) -> Option<&mut Connection> {
@@ -513,7 +528,9 @@ impl Sessions {
     ) {
         let Some(session) = self.by_name.get_mut(name) else { return };
         let is_asked = session.cookie != 0 || is_due;
-        if !is_asked && session.welcome.is_none() && session.ended.is_none() {
+        let has_more =
+            session.welcome.is_some() || session.left.is_some() || session.ended.is_some();
+        if !is_asked && !has_more {
             return;
         }
         let mut files = Vec::new();
@@ -528,7 +545,7 @@ impl Sessions {
             _ => session.said,
         };
         let is_new = session.cookie != 0 || is_due && now != session.said;
-        if !is_new && session.welcome.is_none() && session.ended.is_none() {
+        if !is_new && !has_more {
             return;
         }
         let data = session.data.and_then(|data| self.connections.get(data)?.as_ref());
@@ -542,6 +559,7 @@ impl Sessions {
             let written = &mut connection.written;
             let changes = Changes { now, files: &files, is_new, received, is_held };
             session.write(answer, written, changes);
+            session.write_left(answer, written);
             if let Some(ended) = session.ended.take() {
                 ended.write(written, answer);
                 is_over = true;
@@ -602,7 +620,22 @@ impl Session {
             self.said = now;
         }
     }
+
+    /// Appends the next of what there is of the stream, for a sender that asks.
+    fn write_left(&mut self, answer: &mut Vec<u8>, written: &mut u32) {
+        for _ in 0..LEFT_IN_ANSWER {
+            let Some((left, offset)) = self.left.take() else { return };
+            append(answer, written, |out, number| {
+                let (bytes, next) = left.encode((out, number), offset);
+                self.left = next.map(|next| (Arc::clone(&left), next));
+                bytes
+            });
+        }
+    }
 }
+
+/// Messages of what there is of a stream in one answer.
+const LEFT_IN_ANSWER: usize = 3;
 
 /// Which frames are in which of the files that are closed.
 fn encode_files(out: &mut [u8], number: u32, files: &[FileFrames]) -> usize {

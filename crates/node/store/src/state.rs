@@ -56,6 +56,8 @@ pub(crate) struct StreamState {
     pub(crate) is_left: AtomicBool,
     /// Whether its sender has been away for so long that the stream is closed, or is to be.
     pub(crate) is_given_up: AtomicBool,
+    /// For how long it had been away when another one asked what there is.
+    pub(crate) idle_ns: AtomicU64,
 }
 
 /// A recorder, as it says itself, and where it is.
@@ -189,6 +191,7 @@ impl StreamState {
             is_attached: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+            idle_ns: AtomicU64::new(0),
         }
     }
 

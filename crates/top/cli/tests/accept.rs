@@ -156,7 +156,10 @@ fn front_ends_that_nobody_configured_are_recorded_by_name() {
     until_connected(&node, &["detector-1", "detector-2", "detector-3"]);
     assert!(two.close(LONG).is_confirmed());
     wait_while(|| properties(&node, "detector-2")["reason"].is_null());
+    assert_eq!(properties(&node, "detector-2")["properties"]["presence"], "away");
+    assert_eq!(properties(&node, "detector-1")["properties"]["presence"], "here");
     assert_eq!(node.ctl(&["start"])["run"], 3);
+    assert!(properties(&node, "detector-2").is_null(), "it is forgotten");
     send(&[&one, &three], 2_000..2_100);
     let third = stop(&node, 3, folder.path());
     let (names, events) = recorded(&third);

@@ -55,8 +55,21 @@ impl Recording {
             return Ok(None);
         };
         let emulated = job.configuration.emulates();
-        let config = RecorderConfig { run_number: row.number, emulated, ..config.clone() };
-        let Some(written_ns) = Recorder::last_written_ns(&config, &name) else { return Ok(None) };
+        let run_id = row.id.or(config.run_id);
+        let config = RecorderConfig { run_number: row.number, run_id, emulated, ..config.clone() };
+        let written_ns = match Recorder::last_written_ns(&config, &name) {
+            Ok(Some(written_ns)) => written_ns,
+            Ok(None) => return Ok(None),
+            Err(error) if error.may_pass() && self.since.elapsed() < resume => {
+                let left = resume.saturating_sub(self.since.elapsed());
+                let run = format!("run {}, which was interrupted,", row.number);
+                return Err(try_again(&run, error, left));
+            }
+            Err(error) => {
+                tracing::warn!(run = row.number, %error, "the interrupted run cannot go on");
+                return Ok(None);
+            }
+        };
         let age = Duration::from_nanos(utc_now().0.saturating_sub(written_ns));
         if age > resume {
             tracing::info!(
@@ -66,9 +79,10 @@ impl Recording {
             );
             return Ok(None);
         }
-        let resumed = self.of_interrupted(&job.configuration, &name).and_then(|configuration| {
+        let base = (&job.configuration, &config);
+        let resumed = self.of_interrupted(base, &name).and_then(|configuration| {
             let config = configuration.recorder.clone();
-            let config = RecorderConfig { run_number: row.number, emulated, ..config };
+            let config = RecorderConfig { run_number: row.number, run_id, emulated, ..config };
             Ok((self.resume_run(&row, &name, config)?, configuration))
         });
         match resumed {
@@ -94,14 +108,13 @@ impl Recording {
     /// Why its files cannot be read, and whether that may pass.
     fn of_interrupted(
         &self,
-        base: &Arc<Configuration>,
+        (base, config): (&Arc<Configuration>, &RecorderConfig),
         name: &str,
     ) -> Result<Arc<Configuration>, (String, bool)> {
         if base.recorder.accept.is_empty() {
             return Ok(Arc::clone(base));
         }
-        let text = Recorder::interrupted_text(&base.recorder, name)
-            .map_err(|error| of_recorder(&error))?;
+        let text = Recorder::interrupted_text(config, name).map_err(|error| of_recorder(&error))?;
         let admitted = text.strip_prefix(base.recorder.text.as_str());
         let is_of_base = admitted.is_some_and(|admitted| admitted.starts_with(ADMITTED));
         let of_files = is_of_base.then(|| self.shared.configure.check(&text).ok()).flatten();

@@ -97,7 +97,11 @@ impl Sessions {
         let mut session = self.joined(ingest, index, &opening)?;
         let mut logs = session.logs.iter().zip(&former.logs);
         let is_same = logs.all(|(log, former)| log.grants_as(former));
-        if !(is_same && session.keeps_skew(ingest, &former.skew, &self.of_run)) {
+        // Of one without a connection it is granted anew when that comes.
+        let control = former.control.and_then(|control| self.connections[control].as_ref());
+        let access = control.map(|control| &self.of_run.access[control.listener]);
+        let skew = (&former.skew, access.map_or(u64::MAX, |access| access.skew_bytes));
+        if !(is_same && session.keeps_skew(ingest, skew, &self.of_run)) {
             session.ended = Some(Ended::next_run());
         }
         let front_ends = &self.of_run.live.front_ends;

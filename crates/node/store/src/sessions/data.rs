@@ -502,6 +502,8 @@ mod tests {
             generation: 1,
             kept: None,
             idle_ns: 0,
+            left: None,
+            faults: (0, 0, 0),
         };
         let session = Session {
             number: 1,
@@ -514,6 +516,7 @@ mod tests {
             cookie: 0,
             said: Said::of(&stream),
             ended: None,
+            left: None,
             header: HeaderParts::default(),
             frame: None,
             repeats: false,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::frames::HeaderParts;
 use crate::receive::{Left, NotOpened, Order, Slot, Stream};
-use crate::state::{Sender, StreamKey};
+use crate::state::{Sender, StreamKey, StreamState};
 
 impl Sessions {
     pub(super) fn take_hello(
@@ -72,7 +72,12 @@ impl Sessions {
             let got = log.connection.into();
             return Err(Fault::Bound { field: "connection", min: 0, max: 0, got });
         }
-        opening.log = Some((*log, StreamLog::read(&log.service)?));
+        let of_stream = StreamLog::read(&log.service)?;
+        if of_stream.flags == StreamLog::DEALT | StreamLog::ASKS {
+            let (field, got) = ("flags", of_stream.flags.into());
+            return Err(Fault::Bound { field, min: 0, max: StreamLog::ASKS.into(), got });
+        }
+        opening.log = Some((*log, of_stream));
         Ok(())
     }
 
@@ -112,6 +117,10 @@ impl Sessions {
             variant,
             is_dealt: flags & StreamLog::DEALT != 0,
         };
+        let asks = flags & StreamLog::ASKS != 0;
+        if asks {
+            self.close_asked(&key)?;
+        }
         let is_known = self.streams.contains_key(name);
         let is_full = !is_known && self.streams.len() >= STREAMS_MAX && !self.close_ended();
         let stream = match self.streams.get_mut(name) {
@@ -133,7 +142,7 @@ impl Sessions {
             None => {
                 self.left.get_mut(name).into_iter().for_each(Left::asked_for);
                 // The node is there as long as this agent.
-                let _asked = self.orders.send(Order::Open(key));
+                let _asked = self.orders.send(Order::Open(key, asks));
                 self.streams.insert(name.to_owned(), Slot::Opening);
                 return Ok(false);
             }
@@ -158,9 +167,31 @@ impl Sessions {
         }
         check_positions(stream, log, of_stream)?;
         stream.generation = generation;
+        if !asks {
+            // What it says of itself is of before.
+            stream.left = None;
+        }
         self.detach(name);
         self.welcome(endpoint, opening, generation)?;
         Ok(true)
+    }
+
+    /// Has the files of a stream closed whose sender is gone, unless that was done since then: for
+    /// another one, which asks what there is.
+    fn close_asked(&mut self, key: &StreamKey) -> Result<(), Ended> {
+        let Some(Slot::Ready(stream)) = self.streams.get(&key.name) else { return Ok(()) };
+        let StreamState { key: own, idle_ns, is_given_up, .. } = &*stream.state;
+        if own != key || stream.left.is_some() {
+            return Ok(());
+        }
+        if self.by_name.contains_key(&key.name) {
+            let text = "another sender of the stream is heard";
+            return Err(Ended::new(ByeReason::NAME_IN_USE, 1_000, 0, text));
+        }
+        idle_ns.store(stream.idle_ns, Relaxed);
+        is_given_up.store(true, Relaxed);
+        self.streams.remove(&key.name);
+        Ok(())
     }
 
     /// Makes room for another stream: closes one that could not be opened, if nobody waits to be
@@ -239,6 +270,7 @@ impl Sessions {
             cookie: 0,
             said,
             ended: None,
+            left: stream.left.clone().map(|left| (left, 0)),
             header: HeaderParts::default(),
             frame: None,
             repeats: false,

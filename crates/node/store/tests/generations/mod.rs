@@ -10,7 +10,7 @@ use catchment_wire::session::{
     Attach, Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection, Control, Encoder, Fields,
     Grant, Hello, Log, Logs, Ping, Preamble, Release, Service, Stage, Text, Welcome, parse,
 };
-use catchment_wire::storage_link::{Close, Data, End, Frame, Open, StreamGrant, StreamLog};
+use catchment_wire::storage_link::{Close, Data, End, Frame, Left, Open, StreamGrant, StreamLog};
 
 use super::*;
 
@@ -32,6 +32,9 @@ struct Sender {
     /// What was said to be taken and durable last.
     taken: u64,
     durable: u64,
+    /// What there is of the stream, as far as it was said.
+    left: Option<Left>,
+    file: Vec<u8>,
 }
 
 fn preamble(connection: Connection) -> [u8; 16] {
@@ -50,6 +53,16 @@ impl Sender {
     /// Says hello as that session, which was granted that generation before and holds frames below
     /// `made`. Reads until it is granted one, or refused.
     fn connect(address: SocketAddr, session: u64, generation: u64, made: u64) -> Self {
+        Self::connect_with(address, session, (generation, made), 0)
+    }
+
+    /// The same, with such flags of the stream.
+    fn connect_with(
+        address: SocketAddr,
+        session: u64,
+        (generation, made): (u64, u64),
+        flags: u32,
+    ) -> Self {
         let hello = Hello {
             session,
             run: RUN,
@@ -68,7 +81,7 @@ impl Sender {
             program: Text::new("test").unwrap(),
         };
         let mut service = [0; 40];
-        StreamLog { stream: 0, variant: 0, generation, flags: 0 }.write(&mut service);
+        StreamLog { stream: 0, variant: 0, generation, flags }.write(&mut service);
         let name = Text::new("").unwrap();
         let log = Log { log: 0, connection: 0, first: 0, made, service, name };
         let mut sender = Self {
@@ -83,6 +96,8 @@ impl Sender {
             bye: None,
             taken: 0,
             durable: 0,
+            left: None,
+            file: Vec::new(),
         };
         sender.control.write_all(&preamble(Connection::Control)).unwrap();
         sender.say(|out, number| Encoder::begin(out, number, &hello).finish("", &[]));
@@ -100,8 +115,22 @@ impl Sender {
 
     /// The same, until its stream has a writer and nobody else is heard.
     fn admitted(address: SocketAddr, session: u64, generation: u64, made: u64) -> Self {
+        Self::admitted_with(address, session, (generation, made), 0)
+    }
+
+    /// One that asks what there is of the stream, and was told.
+    fn asking(address: SocketAddr, session: u64) -> Self {
+        let mut sender = Self::admitted_with(address, session, (0, 1 << 62), StreamLog::ASKS);
+        let is_whole = |left: &Left, file: &[u8]| file.len() >= left.bytes as usize;
+        sender.read_until(|one| one.left.is_some_and(|left| is_whole(&left, &one.file)));
+        let bytes = sender.left.map_or(0, |left| left.bytes as usize);
+        sender.file.truncate(bytes);
+        sender
+    }
+
+    fn admitted_with(address: SocketAddr, session: u64, log: (u64, u64), flags: u32) -> Self {
         loop {
-            let sender = Self::connect(address, session, generation, made);
+            let sender = Self::connect_with(address, session, log, flags);
             match sender.refused() {
                 Some(ByeReason::LATER | ByeReason::NAME_IN_USE) => {}
                 other => {
@@ -192,6 +221,11 @@ impl Sender {
                 }
                 Control::Bye(bye, _) => self.bye = Some(bye),
                 Control::Files(..) => {}
+                Control::Left(left, parts) => {
+                    assert_eq!(left.offset as usize, self.file.len());
+                    self.left = Some(left);
+                    parts.iter().for_each(|part| self.file.extend(part.bytes));
+                }
                 other => panic!("{other:?}"),
             }
             self.read += 1;
@@ -322,4 +356,100 @@ fn the_older_of_two_writers_of_a_stream_is_refused_also_by_a_node_that_was_start
     drop(newest);
     node.stop().unwrap();
     assert_eq!(stored(folder.path()), [0, 1, 2]);
+}
+
+#[test]
+fn who_asks_is_told_what_there_is_of_a_stream_whose_sender_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let address = node.address();
+    let nothing = Sender::asking(address, 9);
+    assert_eq!((nothing.left.unwrap().bytes, nothing.grant.unwrap().next), (0, 0));
+    drop(nothing);
+    let mut sender = Sender::admitted(address, 1, 0, 8);
+    sender.attach(address);
+    (0..3).for_each(|sequence| sender.frame(sequence, sender.generation()));
+    sender.wait_durable(3);
+    let ask = |session| Sender::connect_with(address, session, (0, 1 << 62), StreamLog::ASKS);
+    assert_eq!(ask(9).refused(), Some(ByeReason::NAME_IN_USE), "another one is heard");
+    drop(sender);
+    let mut generations = Vec::new();
+    for session in [9, 10] {
+        let asking = Sender::asking(address, session);
+        let left = asking.left.unwrap();
+        assert_eq!((left.flags, left.frames, asking.grant.unwrap().next), (0, 3, 3));
+        assert!(left.file_bytes > 0);
+        let reader = FileReader::open(&asking.file).unwrap();
+        assert_eq!((reader.header().run, reader.header().epoch), (RunId(RUN), 0));
+        assert!(reader.closed() && reader.frames().is_empty());
+        assert_eq!(reader.frames_ledger().unwrap().unwrap().sources.len(), 1);
+        generations.push(asking.generation());
+    }
+    assert!(generations[0] < generations[1], "{generations:?}");
+    // Another one goes on behind that, and ends the stream.
+    let mut next = Sender::admitted(address, 2, 0, 8);
+    assert!(next.grant.unwrap().next == 3 && next.generation() > generations[1]);
+    next.attach(address);
+    next.frame(3, next.generation());
+    next.send(&Data::Close(Close { log: 0, sequence: 4 }));
+    next.wait_durable(5);
+    drop(next);
+    let ended = Sender::asking(address, 11).left.unwrap();
+    assert_eq!((ended.flags, ended.frames), (Left::ENDED, 4));
+    // Nobody can say of a part where others go on.
+    let both = StreamLog::ASKS | StreamLog::DEALT;
+    let refused = Sender::connect_with(address, 12, (0, 8), both);
+    assert_eq!(refused.refused(), Some(ByeReason::MALFORMED));
+    drop(refused);
+    node.stop().unwrap();
+    assert_eq!(stored(folder.path()), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_node_that_was_started_again_says_what_there_is_and_how_old_that_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let address = node.address();
+    let mut sender = Sender::admitted(address, 1, 0, 8);
+    sender.attach(address);
+    sender.frame(0, sender.generation());
+    sender.wait_durable(1);
+    drop(sender);
+    node.stop().unwrap();
+    let files = std::fs::read_dir(folder.path().join("stored").join(NAME)).unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(1_000);
+    for file in files {
+        let file = std::fs::File::options().write(true).open(file.unwrap().path()).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    let asking = Sender::asking(address, 2);
+    let left = asking.left.unwrap();
+    assert_eq!((left.frames, asking.grant.unwrap().next), (1, 1));
+    assert!(left.age_ns >= 1_000_000_000_000, "{} ns", left.age_ns);
+    drop(asking);
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_sender_with_three_faults_between_which_nothing_was_taken_is_told_not_to_come_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let address = node.address();
+    let (mut generation, mut retries_ms) = (0, Vec::new());
+    for life in 0..6 {
+        let mut sender = Sender::admitted(address, 1, generation, 8);
+        generation = sender.generation();
+        sender.attach(address);
+        if life == 2 {
+            sender.frame(0, generation);
+            sender.wait_durable(1);
+        }
+        sender.frame(7, generation);
+        sender.read_until(|one| one.bye.is_some());
+        assert_eq!(sender.refused(), Some(ByeReason::MALFORMED));
+        retries_ms.push(sender.bye.unwrap().retry_ms);
+    }
+    assert_eq!(retries_ms, [1_000, 1_000, 1_000, 1_000, 0, 0]);
+    assert_eq!(node.stop().unwrap().faults, 6);
 }
