@@ -1,0 +1,264 @@
+//! Folders on a network file system, for which a FUSE file system of the test stands in: a folder
+//! that hangs is named, and nothing is lost; one that fails is named with its reason. As root, with
+//! `/dev/fuse`; without, the tests say so and pass.
+
+use std::path::PathBuf;
+
+use catchment_network_folder::{NetworkFolder, Operation, Refused};
+
+use super::*;
+
+/// A recorder with these targets, and a front-end that is connected to it.
+fn start(folder: &Path, targets: &str) -> (Node, Frontend) {
+    let address = free();
+    let sources =
+        SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
+    let text = format!(
+        r#"
+[control]
+requests_per_second = 1000000
+drain = "1 h"
+[memory]
+budget = "256 MiB"
+[build]
+timeout = "1 h"
+[frame]
+time = "20 ms"
+bytes = "1 MiB"
+[write]
+buffer_bytes = "256 KiB"
+preallocate_bytes = "1 MiB"
+file_bytes = "4 MiB"
+sync_interval = "20 ms"
+{targets}
+[[listen]]
+address = "{address}"
+{}"#,
+        sources.concat()
+    );
+    let node = Node::start(folder, &text, &[]);
+    until(&node, |state| state["state"] == "recording");
+    (node, front_end(&format!("catchment+tcp://{address}")))
+}
+
+fn target(name: &str, folders: &[PathBuf]) -> String {
+    format!("[[targets]]\nname = \"{name}\"\nfolders = {folders:?}\n")
+}
+
+fn until(node: &Node, reached: impl Fn(&Value) -> bool) -> Value {
+    let mut state = Value::Null;
+    wait_while(|| {
+        state = node.ctl(&["state"]);
+        !reached(&state)
+    });
+    state
+}
+
+fn until_alarm(node: &Node, name: &str) {
+    let is_it = |alarm: &Value| alarm["name"] == name && alarm["ended"].is_null();
+    wait_while(|| !node.ctl(&["alarms"])["alarms"].as_array().unwrap().iter().any(is_it));
+}
+
+/// For how long the only folder of the only target has not answered.
+fn waits(state: &Value) -> f64 {
+    state["targets"][0]["folders"][0]["waits_seconds"].as_f64().expect("a number")
+}
+
+fn end(node: Node, code: i32) {
+    node.signal(libc::SIGINT);
+    assert_eq!(node.ended().code(), Some(code));
+}
+
+#[test]
+fn writes_and_syncs_that_hang_are_named_and_lose_nothing() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target("remote", &[runs.clone()]));
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    // More than the front-end may hold until it is durable.
+    send_these(&front_end, 2_000..12_000, |_| {
+        until_alarm(&node, "target_waits");
+        let state = node.ctl(&["state"]);
+        assert!(waits(&state) >= 5.0, "{state}");
+        assert_eq!((&state["state"], &state["loss"]["count"]), (&"recording".into(), &0.into()));
+        let text = stdout(folder.path(), &["ctl", "--url", &node.url, "state"], 0);
+        let line = format!("  {}: ", runs.display());
+        let line = text.lines().find(|text| text.starts_with(&line));
+        assert!(line.is_some_and(|line| line.contains("has not completed for ")), "{text}");
+        drop(stalled);
+        until(&node, |state| waits(state) < 1.0);
+    });
+    wait_durable(&front_end, 12_000);
+    let stalled = remote.stall(Operation::Sync);
+    send_these(&front_end, 12_000..14_000, |_| {
+        wait_while(|| remote.waiting(Operation::Sync) == 0);
+        until(&node, |state| waits(state) >= 1.0);
+        drop(stalled);
+    });
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&runs), 14_000);
+}
+
+#[test]
+fn of_two_targets_the_one_whose_syncs_fail_is_named_and_the_other_has_everything() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = ["runs".into(), remote.path().join("runs")];
+    let targets = target("local", &runs[..1]) + &target("remote", &runs[1..]);
+    let (node, front_end) = start(folder.path(), &targets);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    remote.fail(Operation::Sync, Some(libc::EIO));
+    let mut failed = Value::Null;
+    send_these(&front_end, 2_000..6_000, |_| {
+        let state = until(&node, |state| state["targets"][1]["state"] == "fault");
+        until_alarm(&node, "target_fault");
+        failed = state["targets"].clone();
+        // Until then the front-end holds what the run needs to be durable in both.
+        remote.fail(Operation::Sync, None);
+        until(&node, |state| state["targets"][1]["state"] == "recording");
+    });
+    assert_eq!((&failed[0]["state"], &failed[1]["name"]), (&"recording".into(), &"remote".into()));
+    let reason = failed[1]["reason"].as_str().unwrap();
+    assert!(reason.contains(runs[1].to_str().unwrap()), "{reason}");
+    assert!(reason.contains("Input/output error"), "{reason}");
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&folder.path().join("runs")), 6_000);
+    // What the other one lacks is counted there.
+    let run = Run::open(only(&runs[1])).unwrap();
+    let report = audit(&run).unwrap();
+    assert!(report.balance.holds() && report.differences.is_empty(), "{report:?}");
+}
+
+#[test]
+fn a_quota_that_is_used_up_in_the_middle_of_a_write_sends_files_to_another_folder() {
+    let refused = Refused { blocks: true, ..Refused::default() };
+    let Some(remote) = NetworkFolder::mount(refused) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = [remote.path().join("runs"), folder.path().join("local")];
+    let (node, front_end) = start(folder.path(), &target("both", &runs));
+    let folders = |state: &Value| state["targets"][0]["folders"].clone();
+    let is_current = |state: &Value| folders(state)[0]["is_current"] == true;
+    // Whichever has more space is first; the other one's turn comes.
+    let mut sent = 0;
+    while !is_current(&node.ctl(&["state"])) {
+        send_these(&front_end, sent..sent + 500, |_| {});
+        sent += 500;
+    }
+    // In no block, so that one write is cut short.
+    remote.limit(Some(1_000_001));
+    while !folders(&node.ctl(&["state"]))[0]["away"].is_string() {
+        send_these(&front_end, sent..sent + 500, |_| {});
+        sent += 500;
+    }
+    let away = folders(&node.ctl(&["state"]))[0]["away"].clone();
+    assert!(away.as_str().unwrap().contains("No space left on device"), "{away}");
+    send_these(&front_end, sent..sent + 4_000, |_| {});
+    sent += 4_000;
+    wait_durable(&front_end, sent);
+    let _closed = front_end.close(LONG);
+    node.signal(libc::SIGINT);
+    let code = node.ended().code();
+    let runs = runs.each_ref().map(|runs| only(runs));
+    let run = Run::open_folders(&runs, RunOptions::default()).unwrap();
+    let report = audit(&run).unwrap();
+    // What was being written there is lost, and counted.
+    let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
+    let lost = ledger[Entry::FragmentsDiscardedDisk];
+    assert_eq!(ledger[Entry::FragmentsRecorded] + lost, 3 * sent);
+    assert_eq!(report.verdict == Verdict::DataLost, lost > 0, "{report:?}");
+    assert_eq!(code, Some(if lost > 0 { 3 } else { 0 }), "{lost} lost");
+    assert!(verify(&run, |_| {}).is_intact());
+}
+
+#[test]
+fn a_folder_without_direct_writes_and_preallocation_is_named_and_has_everything() {
+    let Some(remote) = NetworkFolder::mount(Refused { direct: true, blocks: true }) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    remote.halve_writes(true);
+    let (node, front_end) = start(folder.path(), &target("remote", &[runs.clone()]));
+    send_these(&front_end, 0..4_000, |_| {});
+    wait_durable(&front_end, 4_000);
+    let text = |state: &Value| state["warnings"].to_string();
+    let at = format!("target remote: the file system of {} ", runs.display());
+    let state = until(&node, |state| text(state).contains("does not preallocate"));
+    for what in ["refuses direct writes (O_DIRECT)", "does not preallocate (fallocate)"] {
+        assert!(text(&state).contains(&(at.clone() + what)), "{}", text(&state));
+    }
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&runs), 4_000);
+}
+
+#[test]
+fn a_storage_node_whose_folder_hangs_and_fails_has_everything_once() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (address, stored) = (free(), remote.path().join("stored"));
+    configure_store_in(folder.path(), &[&stored], address, "");
+    let store = Store::start(folder.path(), address);
+    let target =
+        format!("[[targets]]\nname = \"node\"\nkind = \"store\"\naddress = \"{address}\"\n");
+    let (node, front_end) = start(folder.path(), &target);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    send_these(&front_end, 2_000..8_000, |_| {
+        wait_while(|| remote.waiting(Operation::Write) == 0);
+        drop(stalled);
+    });
+    wait_durable(&front_end, 8_000);
+    remote.fail(Operation::Sync, Some(libc::EIO));
+    send_these(&front_end, 8_000..14_000, |_| {
+        until_alarm(&node, "target_away");
+        remote.fail(Operation::Sync, None);
+    });
+    wait_durable(&front_end, 14_000);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    store.end();
+    check(&only(&stored), 14_000);
+}
+
+#[test]
+fn a_spill_whose_disk_hangs_is_named_and_everything_comes_to_the_node() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (address, spill) = (free(), remote.path().join("spill"));
+    configure_store(folder.path(), address);
+    let target = format!(
+        "[[targets]]\nname = \"node\"\nkind = \"store\"\naddress = \"{address}\"\n\
+         spill = {spill:?}\nspill_bytes = \"1 GiB\"\n"
+    );
+    let (node, front_end) = start(folder.path(), &target);
+    let stalled = remote.stall(Operation::Sync);
+    send_these(&front_end, 0..2_000, |_| {
+        until_alarm(&node, "target_waits");
+        let state = node.ctl(&["state"]);
+        let waits = state["spills"][0]["waits_seconds"].as_f64().expect("a number");
+        assert!(waits >= 5.0 && state["loss"]["count"] == 0, "{state}");
+        assert!(node.metric("catchment_spill_waits_seconds{target=\"node\"}") >= 5.0);
+        let text = stdout(folder.path(), &["ctl", "--url", &node.url, "state"], 0);
+        assert!(text.contains("its disk has not answered for "), "{text}");
+        let of_it = node.ctl(&["alarms"])["alarms"].clone();
+        let is_it = |alarm: &Value| alarm["source"] == format!("node ({})", spill.display());
+        assert!(of_it.as_array().unwrap().iter().any(is_it), "{of_it}");
+        drop(stalled);
+    });
+    wait_durable(&front_end, 2_000);
+    let store = Store::start(folder.path(), address);
+    let state = until(&node, |state| state["spills"][0]["frames_waiting"] == 0);
+    assert_eq!(state["spills"][0]["frames_lost"], 0);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    store.end();
+    check(&only(&folder.path().join("stored")), 2_000);
+}
