@@ -59,48 +59,9 @@ fn until_alarm(node: &Node, name: &str) {
     wait_while(|| !node.ctl(&["alarms"])["alarms"].as_array().unwrap().iter().any(is_it));
 }
 
-/// For how long the only folder of the only target has not answered.
-fn waits(state: &Value) -> f64 {
-    state["targets"][0]["folders"][0]["waits_seconds"].as_f64().expect("a number")
-}
-
 fn end(node: Node, code: i32) {
     node.signal(libc::SIGINT);
     assert_eq!(node.ended().code(), Some(code));
-}
-
-#[test]
-fn writes_and_syncs_that_hang_are_named_and_lose_nothing() {
-    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let runs = remote.path().join("runs");
-    let (node, front_end) = start(folder.path(), &target("remote", &[runs.clone()]));
-    send_these(&front_end, 0..2_000, |_| {});
-    wait_durable(&front_end, 2_000);
-    let stalled = remote.stall(Operation::Write);
-    // More than the front-end may hold until it is durable.
-    send_these(&front_end, 2_000..12_000, |_| {
-        until_alarm(&node, "target_waits");
-        let state = node.ctl(&["state"]);
-        assert!(waits(&state) >= 5.0, "{state}");
-        assert_eq!((&state["state"], &state["loss"]["count"]), (&"recording".into(), &0.into()));
-        let text = stdout(folder.path(), &["ctl", "--url", &node.url, "state"], 0);
-        let line = format!("  {}: ", runs.display());
-        let line = text.lines().find(|text| text.starts_with(&line));
-        assert!(line.is_some_and(|line| line.contains("has not completed for ")), "{text}");
-        drop(stalled);
-        until(&node, |state| waits(state) < 1.0);
-    });
-    wait_durable(&front_end, 12_000);
-    let stalled = remote.stall(Operation::Sync);
-    send_these(&front_end, 12_000..14_000, |_| {
-        wait_while(|| remote.waiting(Operation::Sync) == 0);
-        until(&node, |state| waits(state) >= 1.0);
-        drop(stalled);
-    });
-    assert_eq!(front_end.close(LONG), Closed::default());
-    end(node, 0);
-    check(&only(&runs), 14_000);
 }
 
 #[test]
@@ -133,47 +94,6 @@ fn of_two_targets_the_one_whose_syncs_fail_is_named_and_the_other_has_everything
     let run = Run::open(only(&runs[1])).unwrap();
     let report = audit(&run).unwrap();
     assert!(report.balance.holds() && report.differences.is_empty(), "{report:?}");
-}
-
-#[test]
-fn a_quota_that_is_used_up_in_the_middle_of_a_write_sends_files_to_another_folder() {
-    let refused = Refused { blocks: true, ..Refused::default() };
-    let Some(remote) = NetworkFolder::mount(refused) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let runs = [remote.path().join("runs"), folder.path().join("local")];
-    let (node, front_end) = start(folder.path(), &target("both", &runs));
-    let folders = |state: &Value| state["targets"][0]["folders"].clone();
-    let is_current = |state: &Value| folders(state)[0]["is_current"] == true;
-    // Whichever has more space is first; the other one's turn comes.
-    let mut sent = 0;
-    while !is_current(&node.ctl(&["state"])) {
-        send_these(&front_end, sent..sent + 500, |_| {});
-        sent += 500;
-    }
-    // In no block, so that one write is cut short.
-    remote.limit(Some(1_000_001));
-    while !folders(&node.ctl(&["state"]))[0]["away"].is_string() {
-        send_these(&front_end, sent..sent + 500, |_| {});
-        sent += 500;
-    }
-    let away = folders(&node.ctl(&["state"]))[0]["away"].clone();
-    assert!(away.as_str().unwrap().contains("No space left on device"), "{away}");
-    send_these(&front_end, sent..sent + 4_000, |_| {});
-    sent += 4_000;
-    wait_durable(&front_end, sent);
-    let _closed = front_end.close(LONG);
-    node.signal(libc::SIGINT);
-    let code = node.ended().code();
-    let runs = runs.each_ref().map(|runs| only(runs));
-    let run = Run::open_folders(&runs, RunOptions::default()).unwrap();
-    let report = audit(&run).unwrap();
-    // What was being written there is lost, and counted.
-    let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
-    let lost = ledger[Entry::FragmentsDiscardedDisk];
-    assert_eq!(ledger[Entry::FragmentsRecorded] + lost, 3 * sent);
-    assert_eq!(report.verdict == Verdict::DataLost, lost > 0, "{report:?}");
-    assert_eq!(code, Some(if lost > 0 { 3 } else { 0 }), "{lost} lost");
-    assert!(verify(&run, |_| {}).is_intact());
 }
 
 #[test]
@@ -226,39 +146,4 @@ fn a_storage_node_whose_folder_hangs_and_fails_has_everything_once() {
     end(node, 0);
     store.end();
     check(&only(&stored), 14_000);
-}
-
-#[test]
-fn a_spill_whose_disk_hangs_is_named_and_everything_comes_to_the_node() {
-    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let (address, spill) = (free(), remote.path().join("spill"));
-    configure_store(folder.path(), address);
-    let target = format!(
-        "[[targets]]\nname = \"node\"\nkind = \"store\"\naddress = \"{address}\"\n\
-         spill = {spill:?}\nspill_bytes = \"1 GiB\"\n"
-    );
-    let (node, front_end) = start(folder.path(), &target);
-    let stalled = remote.stall(Operation::Sync);
-    send_these(&front_end, 0..2_000, |_| {
-        until_alarm(&node, "target_waits");
-        let state = node.ctl(&["state"]);
-        let waits = state["spills"][0]["waits_seconds"].as_f64().expect("a number");
-        assert!(waits >= 5.0 && state["loss"]["count"] == 0, "{state}");
-        assert!(node.metric("catchment_spill_waits_seconds{target=\"node\"}") >= 5.0);
-        let text = stdout(folder.path(), &["ctl", "--url", &node.url, "state"], 0);
-        assert!(text.contains("its disk has not answered for "), "{text}");
-        let of_it = node.ctl(&["alarms"])["alarms"].clone();
-        let is_it = |alarm: &Value| alarm["source"] == format!("node ({})", spill.display());
-        assert!(of_it.as_array().unwrap().iter().any(is_it), "{of_it}");
-        drop(stalled);
-    });
-    wait_durable(&front_end, 2_000);
-    let store = Store::start(folder.path(), address);
-    let state = until(&node, |state| state["spills"][0]["frames_waiting"] == 0);
-    assert_eq!(state["spills"][0]["frames_lost"], 0);
-    assert_eq!(front_end.close(LONG), Closed::default());
-    end(node, 0);
-    store.end();
-    check(&only(&folder.path().join("stored")), 2_000);
 }
