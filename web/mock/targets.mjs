@@ -36,7 +36,7 @@ const kinds = (scenario) => (scenario === "targets" ? SEVERAL : scenario === "no
 export const spills = (scenario) => scenario !== "nodes" ? [] : [{
   target: "archive", folder: "/local/spill", node: "archive:7100", bytes_max: 107_374_182_400,
   frames_spilled: 1_432, bytes_spilled: 11_744_051_200, frames_forwarded: 1_001, bytes_forwarded: 8_211_404_800,
-  frames_lost: 0, frames_waiting: 431, bytes_waiting: 3_532_646_400, problems: [],
+  frames_lost: 0, frames_waiting: 431, bytes_waiting: 3_532_646_400, waits_seconds: 0, problems: [],
 }];
 
 /**

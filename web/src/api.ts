@@ -121,6 +121,8 @@ export interface Spill {
   frames_lost: number;
   frames_waiting: number;
   bytes_waiting: number;
+  /** For how long its disk has not answered; 0: nothing is under way. */
+  waits_seconds: number;
   problems: string[];
 }
 

@@ -140,6 +140,11 @@ export const folderWaitWords = ({ name, folders }: Target): string[] =>
       + `${format.join(format.duration(waits_seconds))}.`,
   ]);
 
+/** That the disk of a spill is waited for; empty if it answers. */
+export const spillWaitWords = ({ target, folder, waits_seconds }: Spill): string =>
+  waits_seconds < 1 ? "" : `${target} waits for the disk of its spill ${folder}, which has not answered for `
+    + `${format.join(format.duration(waits_seconds))}.`;
+
 /** What waits in a spill; empty if nothing. */
 export const spillWords = ({ target, frames_waiting, bytes_waiting }: Spill): string =>
   frames_waiting === 0 ? "" : `${format.many(frames_waiting, "frame")} (${format.join(format.bytes(bytes_waiting))}) `
@@ -211,6 +216,8 @@ const ENTRY_WORDS: Record<string, string> = {
   fragment_parts_repeated: "parts of fragments that came twice",
   fragments_removed: "recorded fragments whose files were removed",
   fragments_unconfirmed: "recorded fragments that their disk did not confirm",
+  fragments_spilled: "recorded fragments that went through a spill",
+  fragments_forwarded: "spilled fragments that the storage node has now",
   fragment_counts_unconfirmed: "other fragments whose counts the disk did not confirm",
   fragments_time_repeated: "fragments whose time came before",
   fragments_missing: "missing fragments",

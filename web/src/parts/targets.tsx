@@ -6,7 +6,7 @@ import * as format from "../format";
 import { go, link } from "../route";
 import { sources, whichRun } from "../store";
 import {
-  folderWaitWords, lackWords, nodeAwayWords, nodeWords, spillLossWords, spillWords, targetWords,
+  folderWaitWords, lackWords, nodeAwayWords, nodeWords, spillLossWords, spillWaitWords, spillWords, targetWords,
 } from "../words";
 import { Fill } from "./figure";
 import { Icon, STATUS_ICONS } from "./icon";
@@ -53,18 +53,23 @@ const ENTRIES: [string, string, string][] = [
   ["Not taken", "fragments_not_taken", "number"], ["Discarded", "fragments_discarded_disk", "number"],
 ];
 
+const OF_SPILL: typeof ENTRIES = [
+  ["Spilled", "fragments_spilled", "number wide"], ["Forwarded", "fragments_forwarded", "number wide"],
+];
+
 /** One target's line of the ledger, source by source. */
-function Lines({ name }: { name: string }) {
+function Lines({ name, hasSpill }: { name: string; hasSpill: boolean }) {
+  const entries = hasSpill ? [...ENTRIES, ...OF_SPILL] : ENTRIES;
   const head = (
     <>
       <th scope="col">Source</th>
-      {ENTRIES.map(([words, entry, kind]) => <th key={entry} scope="col" class={kind}>{words}</th>)}
+      {entries.map(([words, entry, kind]) => <th key={entry} scope="col" class={kind}>{words}</th>)}
     </>
   );
   const row = (source: SourceState, index: number) => (
     <tr key={source.name} aria-rowindex={index + 2} onClick={() => go("sources", source.name)}>
       <th scope="row"><a href={link("sources", source.name)}>{source.name}</a></th>
-      {ENTRIES.map(([, entry, kind]) => (
+      {entries.map(([, entry, kind]) => (
         <td key={entry} class={kind}>{format.count(source.targets[name]?.[entry] ?? 0)}</td>
       ))}
     </tr>
@@ -149,7 +154,7 @@ function TargetDrawer({ target, spill }: { target: Target; spill: Spill | undefi
       <h3>Ledger of {whichRun()} in {name}</h3>
       <LedgerTable counts={target.ledger} />
       <h3>By source</h3>
-      <Lines name={name} />
+      <Lines name={name} hasSpill={spill !== undefined} />
     </Drawer>
   );
 }
@@ -165,7 +170,7 @@ export function Targets({ now, item }: { now: State; item: string | null }) {
   const notes = [
     ...targets.flatMap(folderWaitWords),
     ...targets.flatMap((target) => nodeAwayWords(target, time)),
-    ...spills.map(spillWords), ...targets.map(lackWords),
+    ...spills.map(spillWaitWords), ...spills.map(spillWords), ...targets.map(lackWords),
   ].filter((words) => words !== "");
   const faults = spills.map(spillLossWords).filter((words) => words !== "");
   if (targets.length === 0 && notes.length + faults.length === 0) return null;

@@ -5,7 +5,7 @@ import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
 import {
   abandonedWords, folderWaitWords, headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords,
-  runWords, spillLossWords, spillWords, streamWords, targetWords, untilDurableWords, verdictWords,
+  runWords, spillLossWords, spillWaitWords, spillWords, streamWords, targetWords, untilDurableWords, verdictWords,
 } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
@@ -153,14 +153,15 @@ test("a storage node that takes nothing is a note with how long and why, and so 
     .toEqual(["connected", "takes nothing now", "not connected"]);
   const spill: Spill = {
     target: "store", folder: "/s", node: "a:1", bytes_max: 9, frames_spilled: 3, bytes_spilled: 3, frames_forwarded: 1,
-    bytes_forwarded: 1, frames_lost: 1, frames_waiting: 2, bytes_waiting: 2_000, problems: [],
+    bytes_forwarded: 1, frames_lost: 1, frames_waiting: 2, bytes_waiting: 2_000, waits_seconds: 7.25, problems: [],
   };
-  expect(plain([spillWords(spill), spillLossWords(spill)])).toEqual([
+  expect(plain([spillWords(spill), spillLossWords(spill), spillWaitWords(spill)])).toEqual([
     "2 frames (2.00 kB) are waiting in the spill of store.",
     "1 frame of store is lost: its spill could not be read.",
+    "store waits for the disk of its spill /s, which has not answered for 7.3 s.",
   ]);
-  const empty = { ...spill, frames_lost: 0, frames_waiting: 0 };
-  expect([spillWords(empty), spillLossWords(empty)]).toEqual(["", ""]);
+  const empty = { ...spill, frames_lost: 0, frames_waiting: 0, waits_seconds: 0.9 };
+  expect([spillWords(empty), spillLossWords(empty), spillWaitWords(empty)]).toEqual(["", "", ""]);
 });
 
 test("what a front-end abandoned stands with its reasons, and how long its data take with half and most of them", () => {

@@ -224,6 +224,11 @@ entries! {
     /// Fragments that are counted, not recorded, in frames that were removed or that their disk did
     /// not confirm: once such a frame is lost, no other count has them.
     FragmentCountsUnconfirmed = "fragment_counts_unconfirmed", Note;
+    /// Recorded fragments in frames that became durable in the spill of a target, whose storage
+    /// node did not take them at that time.
+    FragmentsSpilled = "fragments_spilled", Note;
+    /// Those of them that became durable at the storage node later, in the same run.
+    FragmentsForwarded = "fragments_forwarded", Note;
 }
 
 impl Entry {

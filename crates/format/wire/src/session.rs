@@ -46,7 +46,7 @@ pub const CONTROL: Bounds = Bounds::control(&[
     Type::of::<Bye>().text(),
     Type::of::<Logs>().records(Log::BYTES, 1, RECORDS_MAX),
     Type::of::<Grants>().records(Grant::BYTES, 1, RECORDS_MAX),
-    Type::of::<Files>().records(StoredFiles::BYTES, 1, STORED_FILES_MAX),
+    Type::of::<Files>().records(StoredFiles::BYTES, 0, STORED_FILES_MAX),
     Type::of::<Left>().records(LeftPart::BYTES, 0, LEFT_PARTS_MAX),
 ]);
 

@@ -122,3 +122,34 @@ fn syncs_that_hang_stop_no_other_disk_of_their_thread() {
         assert_eq!(drain(disk).len(), SYNCS_MAX);
     }
 }
+
+#[test]
+fn a_sync_that_fails_and_a_quota_in_the_middle_of_a_write_are_errors_of_that_file() {
+    for engine in [EngineChoice::Auto, EngineChoice::Portable] {
+        let refused = Refused { blocks: true, ..Refused::default() };
+        let Some(remote) = NetworkFolder::mount(refused) else { return };
+        let mut disk = Disk::new(config(engine)).expect("a disk");
+        let [a, b] = ["a", "b"].map(|name| path(remote.path(), name));
+        let [a, b] = [a, b].map(|path| disk.create(&path).expect("a new file"));
+        let mut completions = Vec::new();
+        remote.limit(Some(4 * BLOCK as u64 + 100));
+        write(&mut disk, a, 0, 8, 1, &mut completions);
+        completions.extend(drain(&mut disk));
+        assert_eq!(error_numbers(&completions), [Some(libc::ENOSPC)]);
+        remote.limit(None);
+        remote.fail(Operation::Sync, Some(libc::EIO));
+        completions.clear();
+        write(&mut disk, b, 0, 8, 1, &mut completions);
+        disk.sync(b, 3).expect("few syncs");
+        completions.extend(drain(&mut disk));
+        assert_eq!(error_numbers(&completions), [None, Some(libc::EIO)]);
+        remote.fail(Operation::Sync, None);
+        disk.finish(a, 0);
+        disk.finish(b, 8 * BLOCK as u64);
+        // A later sync does not bring back what one that failed has lost.
+        let ended = drain(&mut disk);
+        let of = |file| ended.iter().find(|one| one.file == file).expect("an end");
+        assert!(of(a).result.is_ok(), "{ended:?}");
+        assert!(of(b).result.is_err(), "{ended:?}");
+    }
+}

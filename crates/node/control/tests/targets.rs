@@ -71,6 +71,14 @@ fn a_spill_shows_what_waits_in_it_during_a_run_and_afterwards() {
     let spill = &state["spills"][0];
     assert_eq!((&spill["target"], &spill["node"]), (&json!("node"), &json!(address.to_string())));
     assert!(spill["frames_spilled"].as_u64() > Some(0), "{spill}");
+    // By target and source.
+    let sources = client.until_of("/api/v1/sources", |list| {
+        let sources = list["sources"].as_array().unwrap();
+        sources.iter().all(|one| one["targets"]["node"]["fragments_spilled"].as_u64() > Some(0))
+    });
+    let of_source = &sources["sources"][0]["targets"];
+    assert!(of_source["node"]["fragments_forwarded"].is_null(), "{of_source}");
+    assert!(of_source["raid"]["fragments_spilled"].is_null(), "{of_source}");
     let metrics = client.get("/metrics").text;
     assert!(metrics.contains("catchment_spill_waiting_frames{target=\"node\"}"), "{metrics}");
     client.until(|state| state["targets"][1]["nodes"][0]["away"].is_string());

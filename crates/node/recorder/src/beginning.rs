@@ -252,6 +252,8 @@ fn is_of_frames(entry: Entry) -> bool {
             | Entry::FragmentCountsUnconfirmed
             | Entry::FragmentsNotTaken
             | Entry::FragmentBytesNotTaken
+            | Entry::FragmentsSpilled
+            | Entry::FragmentsForwarded
     )
 }
 

@@ -35,6 +35,7 @@ use crate::store_nodes::header_of_part;
 
 mod backlog;
 mod dealt;
+mod ending;
 mod files;
 pub(crate) mod forward;
 mod identity;
@@ -42,8 +43,9 @@ mod reader;
 mod writer;
 
 pub(crate) use backlog::Backlog;
+use ending::{remove_folder, removed_words};
 use files::{FileName, bytes_beside, is_removed};
-pub(crate) use identity::{Found, Identity, LOCK_NAME, StreamLock};
+pub(crate) use identity::{Found, Identity, LOCK_NAME, ListedFile, StreamLock};
 use reader::{SpillReader, Unread};
 use writer::SpillWriter;
 
@@ -93,6 +95,10 @@ pub(crate) struct Spill {
     file_bytes: u64,
     /// Bytes of other streams' folders, when the present file was begun.
     others_bytes: u64,
+    /// Fragments of files that were removed since they were asked for last, by source.
+    forwarded: Vec<u64>,
+    /// What is to be said of files.
+    warnings: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -114,6 +120,26 @@ struct SpillFile {
     end: u64,
     /// Why it is kept.
     damage: Option<String>,
+    /// How many more frames it had, under numbers that are not known; none: nor is how many.
+    unplaced: Option<u64>,
+    /// Fragments of its frames, by source; empty if it is not of this run.
+    fragments: Vec<u64>,
+}
+
+impl SpillFile {
+    fn new(path: PathBuf, first: u64) -> Self {
+        Self {
+            path,
+            first,
+            bytes: 0,
+            synced_bytes: 0,
+            frames: 0,
+            end: 0,
+            damage: None,
+            unplaced: Some(0),
+            fragments: Vec::new(),
+        }
+    }
 }
 
 /// What there is at a number.
@@ -151,6 +177,7 @@ impl Spill {
         header_bytes: &[u8],
         counts: &Arc<SpillCounts>,
     ) -> io::Result<Self> {
+        let _call = counts.call();
         let (header, _) = FileHeader::decode(header_bytes).map_err(io::Error::other)?;
         std::fs::create_dir_all(&config.folder)?;
         let folder = config.folder.join(&identity.name);
@@ -178,6 +205,7 @@ impl Spill {
         folder: &Path,
         counts: &Arc<SpillCounts>,
     ) -> Result<Self, String> {
+        let _call = counts.call();
         let said = |error: &dyn std::fmt::Display| format!("{}: {error}", folder.display());
         let list = catchment_disk::list_folder(folder).map_err(|error| error.to_string())?;
         let files: Vec<(FileName, PathBuf, u64)> = list
@@ -202,6 +230,12 @@ impl Spill {
             }
         }
         spill.extend_damaged();
+        let files = &spill.files;
+        let lost = spill.lock.count_removed(|index| files.contains_key(&index));
+        if lost > 0 {
+            spill.counts.lost(lost, true);
+            spill.warnings.push(removed_words(lost, folder));
+        }
         Ok(spill)
     }
 
@@ -236,6 +270,8 @@ impl Spill {
             next_index: 0,
             file_bytes: FILE_BYTES_MIN,
             others_bytes: 0,
+            forwarded: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -259,10 +295,22 @@ impl Spill {
             end = end.max(behind);
         }
         self.counts.found(count, bytes);
-        let damage = damage.or((count == 0).then(|| "it has no whole frame".to_owned()));
-        let synced_bytes = bytes;
-        let first = begins;
-        let file = SpillFile { path, first, bytes, synced_bytes, frames: count, end, damage };
+        let mut damage = damage.or((count == 0).then(|| "it has no whole frame".to_owned()));
+        let mut unplaced = None;
+        if let Some(listed) = self.lock.listed(index) {
+            end = end.max(listed.numbers.end);
+            let is_left = |(_, behind): &(u64, u64)| *behind > listed.numbers.start;
+            let left = reader.iter().flat_map(SpillReader::numbers).filter(is_left).count();
+            let gone = listed.frames.saturating_sub(left as u64);
+            unplaced = Some(gone);
+            if gone > 0 {
+                let text = || format!("{}: {gone} of its frames are not there", path.display());
+                damage.get_or_insert_with(text);
+            }
+        }
+        let (synced_bytes, frames) = (bytes, count);
+        let own = SpillFile::new(path, begins);
+        let file = SpillFile { bytes, synced_bytes, frames, end, damage, unplaced, ..own };
         self.files.insert(index, file);
         Ok(())
     }
@@ -272,7 +320,7 @@ impl Spill {
     fn extend_damaged(&mut self) {
         let mut behind = self.lock.end;
         for file in self.files.values_mut().rev() {
-            if file.damage.is_some() {
+            if file.damage.is_some() && file.unplaced.is_none() {
                 file.end = file.end.max(behind.unwrap_or(file.first));
             }
             behind = Some(file.first);
@@ -330,11 +378,21 @@ impl Spill {
         self.files.values().next().map(|file| file.first)
     }
 
-    /// How many numbers from `from` on, below `until`, damaged files may have had.
-    pub(crate) fn damaged_between(&self, from: u64, until: u64) -> u64 {
-        let damaged = self.files.values().filter(|file| file.damage.is_some());
-        let numbers = |file: &SpillFile| file.end.min(until).saturating_sub(file.first.max(from));
-        damaged.map(numbers).fold(0, u64::saturating_add)
+    /// How many frames with numbers from `from` on, below `until`, are lost of a stream that
+    /// several nodes share: the one that begins there cannot be read, or damaged files may have had
+    /// them. The other numbers in between are those of frames that nodes have.
+    pub(crate) fn lost_between(&mut self, from: u64, until: u64) -> u64 {
+        if self.frames.range((from, 0)..=(from, u32::MAX)).next().is_some() {
+            return until.saturating_sub(from);
+        }
+        let mut lost = 0_u64;
+        for file in self.files.values_mut().filter(|file| file.damage.is_some()) {
+            let numbers = file.end.min(until).saturating_sub(file.first.max(from));
+            let own = file.unplaced.map_or(numbers, |unplaced| unplaced.min(numbers));
+            file.unplaced = file.unplaced.map(|unplaced| unplaced - own);
+            lost = lost.saturating_add(own);
+        }
+        lost
     }
 
     /// Whether frames with numbers from `from` on, below `until`, are missing because their file
@@ -361,6 +419,7 @@ impl Spill {
     /// # Errors
     /// The system refuses.
     pub(crate) fn set_run_end(&mut self, end: u64) -> io::Result<()> {
+        let _call = self.counts.call();
         self.lock.set_end(end)
     }
 
@@ -375,6 +434,7 @@ impl Spill {
         config: &SpillConfig,
         entropy: &mut dyn Entropy,
     ) -> Result<(), NotSpilled> {
+        let _call = self.counts.call();
         // A file is left when it is synced: frames that are not stand in one file.
         self.file_bytes = config.file_bytes();
         let header_bytes = self.header_bytes.len() as u64;
@@ -410,9 +470,7 @@ impl Spill {
             let text = format!("{} is there", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
-        let (bytes, synced_bytes, frames, end, damage) = (0, 0, 0, 0, None);
-        let file =
-            SpillFile { path: path.clone(), first, bytes, synced_bytes, frames, end, damage };
+        let file = SpillFile::new(path.clone(), first);
         if let Err(error) = self.writer.begin(path.clone(), &header) {
             self.writer.abandon();
             let _removed = std::fs::remove_file(path);
@@ -442,6 +500,7 @@ impl Spill {
         &mut self,
         frames: impl Iterator<Item = &'a Outgoing>,
     ) -> io::Result<()> {
+        let _call = self.counts.call();
         let present = self.files.last_key_value().map(|(_, file)| &file.path);
         let synced = self.writer.sync().and_then(|()| match present {
             // Its frames are still in memory, and go to another file.
@@ -467,6 +526,13 @@ impl Spill {
             let _left = self.close();
         }
         Ok(())
+    }
+
+    /// The frames that were synced last have these fragments, by source.
+    pub(crate) fn count_fragments(&mut self, fragments: &[u64]) {
+        if let Some(mut last) = self.files.last_entry() {
+            add(&mut last.get_mut().fragments, fragments);
+        }
     }
 
     /// Leaves the present file, which has failed. What was synced in it stays.
@@ -502,12 +568,15 @@ impl Spill {
         {
             self.counts.grown(last.get().bytes, closed);
             last.get_mut().bytes = closed;
+            let index = *last.key();
+            self.list_file(index, 0);
         }
         Ok(())
     }
 
     /// What there is at a number: the frame that begins there.
     pub(crate) fn read(&mut self, number: u64) -> Next {
+        let _call = self.counts.call();
         let at = self.frames.range((number, 0)..=(number, u32::MAX));
         let at: Vec<(u32, Place)> = at.map(|((_, file), place)| (*file, *place)).collect();
         for &(index, place) in &at {
@@ -585,107 +654,13 @@ impl Spill {
         let (columns_max, ledger) = (columns.len() as u32, Some(Vec::new()));
         Outgoing { info, item: None, columns_max, bytes_max: 0, columns, ledger }
     }
-
-    /// The frames below that number are durable at the node: removes the files that have nothing
-    /// else. Returns warnings about files that are kept.
-    pub(crate) fn remove_below(&mut self, durable: u64) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let done: Vec<u32> =
-            self.files.iter().filter(|(_, file)| file.end <= durable).map(|one| *one.0).collect();
-        for index in done {
-            let is_open = self.writer.file_bytes().is_some()
-                && self.files.last_key_value().is_some_and(|(last, _)| *last == index);
-            let Some(file) = self.files.get_mut(&index) else { continue };
-            // Written, and not synced yet.
-            if is_open && file.frames == 0 {
-                continue;
-            }
-            let path = file.path.clone();
-            let removed = match &file.damage {
-                Some(damage) => {
-                    let aside = path.with_extension(DAMAGED);
-                    let renamed = std::fs::rename(&path, &aside);
-                    let kept = renamed.as_ref().map(|()| format!("kept as {}", aside.display()));
-                    let kept = kept.unwrap_or_else(|_| "not kept".to_owned());
-                    warnings.push(format!("{damage}; the file is {kept}"));
-                    renamed
-                }
-                None if is_open => self.writer.remove(&path),
-                None => std::fs::remove_file(&path),
-            };
-            if let Err(error) = removed
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                warnings.push(format!("cannot remove {}: {error}", path.display()));
-            }
-            let own = self.frames.iter().filter(|((_, of), _)| *of == index);
-            let lost = own.filter(|(_, place)| place.is_unreadable).count() as u64;
-            if let Some(file) = self.files.remove(&index) {
-                self.counts.removed(file.frames, lost.min(file.frames), file.bytes);
-                self.counts.damaged(u64::from(file.damage.is_some()));
-            }
-            self.frames.retain(|(_, of), _| *of != index);
-            self.reader.take_if(|(open, _)| *open == index);
-        }
-        warnings
-    }
-
-    /// Another takes over what waits: it counts here no more. Frames below that number are durable
-    /// at nodes. Returns a warning about frames that nobody can take over, if there are any.
-    pub(crate) fn hand_over(mut self, below: u64) -> Option<String> {
-        // What was synced can be read nevertheless.
-        let _closed = self.close();
-        let (mut frames, mut bytes, mut lost) = (0, 0, 0);
-        for (&index, file) in &self.files {
-            if !is_removed(&file.path) {
-                (frames, bytes) = (frames + file.frames, bytes + file.bytes);
-                continue;
-            }
-            let own = self.frames.iter().filter(|((_, of), _)| *of == index);
-            let mut missing = 0;
-            for (_, place) in own.filter(|(_, place)| place.end > below) {
-                missing += 1;
-                // One that was found unreadable is counted.
-                lost += u64::from(!place.is_unreadable);
-            }
-            if missing > 0 {
-                self.lock.set_lost(file.first.max(below)..file.end);
-            }
-            self.counts.removed(file.frames, file.frames.min(missing), file.bytes);
-        }
-        self.counts.hand_over(frames, bytes);
-        self.counts.lost(lost, true);
-        // If it is not written, some are sent, or counted, again.
-        let first = self.first();
-        let _written = self.lock.leave(below, first);
-        (lost > 0).then(|| {
-            let folder = self.folder.display();
-            format!("{lost} spilled frames are lost: their files in {folder} were removed")
-        })
-    }
-
-    /// Everything was forwarded: removes the folder, unless something is kept in it. Returns a
-    /// warning about that.
-    ///
-    /// # Errors
-    /// The system refuses.
-    pub(crate) fn finish(mut self) -> io::Result<Option<String>> {
-        let list = catchment_disk::list_folder(&self.folder).map_err(io::Error::other)?;
-        let own = [LOCK_NAME, HEADER_NAME];
-        let others = list.iter().filter(|entry| !own.contains(&entry.name.as_str()));
-        let others: Vec<&str> = others.map(|entry| entry.name.as_str()).collect();
-        if !others.is_empty() {
-            self.lock.set_forwarded()?;
-            let text = format!("{} stays, with {}", self.folder.display(), others.join(", "));
-            return Ok(Some(text));
-        }
-        std::fs::remove_file(self.folder.join(HEADER_NAME))?;
-        remove_folder(self.lock, &self.folder)?;
-        Ok(None)
-    }
 }
 
-fn remove_folder(lock: StreamLock, folder: &Path) -> io::Result<()> {
-    lock.remove()?;
-    std::fs::remove_dir(folder)
+/// Adds fragments by source.
+fn add(sum: &mut Vec<u64>, more: &[u64]) {
+    sum.resize(sum.len().max(more.len()), 0);
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
+
+#[cfg(test)]
+mod tests;

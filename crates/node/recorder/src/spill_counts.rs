@@ -1,10 +1,12 @@
 //! What was spilled, what was forwarded, and what waits, of one spill.
 
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use catchment_telemetry::Clock;
 use serde::Serialize;
 
 /// Counts of a spill, which its writer and its forwarder share.
@@ -21,6 +23,32 @@ pub(crate) struct SpillCounts {
     bytes_waiting: AtomicU64,
     frames_handed_over: AtomicU64,
     bytes_handed_over: AtomicU64,
+    calls: Calls,
+}
+
+/// Calls to the spill's disk, for which its agent waits: it has no clock of its own meanwhile.
+#[derive(Debug)]
+struct Calls {
+    clock: Clock,
+    /// Since when one is under way, and at least 1 ns; 0: none is.
+    since_ns: AtomicU64,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { clock: Clock::start(), since_ns: AtomicU64::new(0) }
+    }
+}
+
+/// A call to the spill's disk, with those within it.
+pub(crate) struct DiskCall(Option<Arc<SpillCounts>>);
+
+impl Drop for DiskCall {
+    fn drop(&mut self) {
+        if let Some(counts) = &self.0 {
+            counts.calls.since_ns.store(0, Relaxed);
+        }
+    }
 }
 
 /// The same, at one moment.
@@ -44,9 +72,26 @@ pub struct SpillReport {
     pub frames_waiting: u64,
     /// Bytes of these files.
     pub bytes_waiting: u64,
+    /// For how long its disk has not answered a call that is under way; 0: none is.
+    pub waits_ns: u64,
 }
 
 impl SpillCounts {
+    /// Says that its disk is waited for, until the result is dropped.
+    pub(crate) fn call(self: &Arc<Self>) -> DiskCall {
+        let since_ns = &self.calls.since_ns;
+        let now_ns = self.calls.clock.elapsed_ns().max(1);
+        let is_first = since_ns.compare_exchange(0, now_ns, Relaxed, Relaxed).is_ok();
+        DiskCall(is_first.then(|| Arc::clone(self)))
+    }
+
+    fn waits_ns(&self) -> u64 {
+        match self.calls.since_ns.load(Relaxed) {
+            0 => 0,
+            since_ns => self.calls.clock.elapsed_ns().saturating_sub(since_ns),
+        }
+    }
+
     pub(crate) fn read(&self) -> SpillReport {
         // First: what no longer waits is in the others.
         let frames_waiting = self.frames_waiting.load(Acquire);
@@ -60,6 +105,7 @@ impl SpillCounts {
             files_damaged: self.files_damaged.load(Relaxed),
             frames_waiting,
             bytes_waiting: self.bytes_waiting.load(Relaxed),
+            waits_ns: self.waits_ns(),
         }
     }
 
@@ -141,6 +187,7 @@ impl SpillReport {
             files_damaged: self.files_damaged + other.files_damaged,
             frames_waiting: self.frames_waiting + other.frames_waiting,
             bytes_waiting: self.bytes_waiting + other.bytes_waiting,
+            waits_ns: self.waits_ns.max(other.waits_ns),
         }
     }
 }
@@ -163,5 +210,16 @@ mod tests {
         let report = counts.read();
         assert_eq!((report.frames_forwarded, report.bytes_forwarded), (2, 60));
         assert_eq!((report.frames_waiting, report.bytes_waiting), (0, 0));
+    }
+
+    #[test]
+    fn a_call_counts_from_the_first_to_the_last_of_those_within_it() {
+        let counts = Arc::new(SpillCounts::default());
+        let is_waited_for = || counts.calls.since_ns.load(Relaxed) > 0;
+        let outer = counts.call();
+        drop(counts.call());
+        assert!(is_waited_for());
+        drop(outer);
+        assert_eq!((is_waited_for(), counts.read().waits_ns), (false, 0));
     }
 }

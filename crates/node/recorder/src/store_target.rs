@@ -35,6 +35,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, FileId, Work};
 use catchment_frame::encode_ledger_increment;
+use catchment_model::Entry;
 use catchment_writer::{FrameEncoder, StoreFile};
 use crossbeam_channel::TryRecvError;
 
@@ -356,6 +357,7 @@ impl StoreTarget {
         if let Some(backlog) = self.backlog.as_mut().filter(|_| !self.nodes.are_several()) {
             let warnings = backlog.spill.remove_below(durable);
             warnings.into_iter().for_each(|text| self.ledger.warn_once(text));
+            self.ledger.moved(Entry::FragmentsForwarded, &backlog.spill.take_forwarded());
             self.nodes.all[index].has_all_below(durable.min(self.end));
         }
         let node = &self.nodes.all[index];
@@ -384,7 +386,7 @@ impl StoreTarget {
 
     /// The oldest frames of a node are durable there.
     fn settle_oldest(&mut self, index: usize, count: usize) {
-        settle(&mut self.ledger, self.nodes.all[index].held.iter().take(count));
+        let _at_node = settle(&mut self.ledger, self.nodes.all[index].held.iter().take(count));
     }
 
     /// The oldest frame of a node is held no longer; `is_durable`: it is durable there.
@@ -561,8 +563,8 @@ impl StoreTarget {
     }
 }
 
-/// These frames are durable at a node, or in the spill.
-fn settle<'a>(ledger: &mut TargetLedger, frames: impl Iterator<Item = &'a Held>) {
+/// These frames are durable at a node, or in the spill. Returns their fragments, by source.
+fn settle<'a>(ledger: &mut TargetLedger, frames: impl Iterator<Item = &'a Held>) -> Vec<u64> {
     let mut fragments = Vec::new();
     for Held { tag, frame } in frames {
         // One that was spilled is settled.
@@ -580,6 +582,7 @@ fn settle<'a>(ledger: &mut TargetLedger, frames: impl Iterator<Item = &'a Held>)
         }
     }
     ledger.durable(&fragments);
+    fragments
 }
 
 impl Agent for StoreTarget {

@@ -228,6 +228,13 @@ impl TargetLedger {
         }
     }
 
+    /// Counts fragments of frames that became durable in the spill, or then at the node, by source.
+    pub(crate) fn moved(&mut self, entry: Entry, fragments: &[u64]) {
+        for (source, &count) in (0..).map(SourceId).zip(fragments) {
+            self.add(source, entry, count);
+        }
+    }
+
     /// Whether there are link sources.
     pub(crate) fn has_links(&self) -> bool {
         self.settlement.is_some()

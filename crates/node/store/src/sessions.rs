@@ -105,7 +105,7 @@ struct Said {
     taken: u64,
     durable: u64,
     waits: bool,
-    /// Closed files, of which was said which frames are in them.
+    /// One above the closed files of which was said which frames are in them; 0: nothing was said.
     files: u64,
 }
 
@@ -114,7 +114,8 @@ impl Said {
         let durable = stream.state.durable.load(Relaxed).min(stream.taken);
         let waits = stream.state.waits();
         // A file is among these before the frames in it are said to be durable, all of them.
-        let files = stream.state.files.lock().iter().map(|one| u64::from(one.files)).sum();
+        let files: u64 = stream.state.files.lock().iter().map(|one| u64::from(one.files)).sum();
+        let files = files.saturating_add(1);
         Self { taken: stream.taken, durable, waits, files }
     }
 }
@@ -533,12 +534,12 @@ impl Sessions {
         if !is_asked && !has_more {
             return;
         }
-        let mut files = Vec::new();
+        let mut files = None;
         let now = match self.streams.get(name) {
             Some(Slot::Ready(stream)) => {
                 let now = Said::of(stream);
                 if now.files != session.said.files {
-                    files.clone_from(&stream.state.files.lock());
+                    files = Some(stream.state.files.lock().clone());
                 }
                 now
             }
@@ -557,7 +558,7 @@ impl Sessions {
                 answer.extend_from_slice(&preamble.encode());
             }
             let written = &mut connection.written;
-            let changes = Changes { now, files: &files, is_new, received, is_held };
+            let changes = Changes { now, files: files.as_deref(), is_new, received, is_held };
             session.write(answer, written, changes);
             session.write_left(answer, written);
             if let Some(ended) = session.ended.take() {
@@ -578,7 +579,8 @@ impl Sessions {
 /// What an answer says of a stream.
 struct Changes<'a> {
     now: Said,
-    files: &'a [FileFrames],
+    /// Which files are closed, if that has changed.
+    files: Option<&'a [FileFrames]>,
     /// Whether it was not said yet.
     is_new: bool,
     received: u64,
@@ -599,7 +601,10 @@ impl Session {
                 grants.finish("", &[])
             });
         } else if is_new {
-            if !files.is_empty() {
+            // Of a stream that the node had before, also that none is closed any more: the list may
+            // have been cut after a fault.
+            let had_frames = self.said.durable > 0;
+            if let Some(files) = files.filter(|files| had_frames || !files.is_empty()) {
                 append(answer, written, |out, number| encode_files(out, number, files));
             }
             let mut of_data = [0; 16];

@@ -18,7 +18,7 @@ use catchment_disk::{DiskConfig, FaultControl, FaultPlan};
 use catchment_fixtures::{Random, wait_while};
 use catchment_frame::{ColumnCoding, FILE_LIST_NAME, FileListLine};
 use catchment_frontend::{Closed, Frontend};
-use catchment_model::{Entry, SourceId};
+use catchment_model::{Entry, Ledger, SourceId};
 use catchment_recorder::{
     LinkAccess, NodeConfig, Place, Recorder, RecorderConfig, RunSummary, SourceConfig, State,
     TargetConfig, TlsRule,

@@ -16,9 +16,9 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyWrite, Request, TimeOrNow, WriteFlags,
+    INodeNo, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
+    TimeOrNow, WriteFlags,
 };
 
 use crate::{Operation, Refused, Shared};
@@ -121,8 +121,7 @@ impl PassedOn {
 
 impl Filesystem for PassedOn {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Several direct writes of a file at a time, where the kernel can.
-        let _one_at_a_time = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        // Without FUSE_ASYNC_DIO, with which the kernel makes an EIO of a write that is cut short.
         // What stands still must not use up what others need.
         let _fewer = config.set_max_background(512);
         Ok(())

@@ -20,6 +20,7 @@ use crate::life::Node;
 use crate::support::{catchment, free, free_ports, interrupt, started, stderr, stdout};
 
 mod killed;
+mod network_folder;
 mod resumed;
 mod shared;
 mod spilled;

@@ -222,7 +222,9 @@ pub struct Target {
     /// What became of the fragments of all sources in it, by the ledger's entry, without zeros:
     /// fragments_recorded, fragments_durable, fragments_not_taken (it is best effort and was
     /// behind, or keeps nothing), fragments_discarded_disk (its disk failed), fragments_removed,
-    /// fragments_unconfirmed (a sync or the close of their file failed).
+    /// fragments_unconfirmed (a sync or the close of their file failed), fragments_spilled (they
+    /// became durable in the spill), fragments_forwarded (those of them that became durable at the
+    /// storage node later, in this run).
     pub ledger: BTreeMap<String, u64>,
 }
 
@@ -292,6 +294,8 @@ pub struct Spill {
     pub frames_waiting: u64,
     /// Bytes of their files.
     pub bytes_waiting: u64,
+    /// For how long its disk has not answered a call that is under way; 0 if none is.
+    pub waits_seconds: f64,
     /// What somebody has to look at; also among the state's warnings.
     pub problems: Vec<String>,
 }
@@ -385,7 +389,7 @@ pub struct SourceState {
     /// Its ledger, without zeros.
     pub ledger: BTreeMap<String, u64>,
     /// The entries of each target's ledger, as in the state's targets, for this source; empty if
-    /// there is one target, whose entries are in `ledger`.
+    /// there is one target without a spill, whose entries are in `ledger`.
     pub targets: BTreeMap<String, BTreeMap<String, u64>>,
 }
 

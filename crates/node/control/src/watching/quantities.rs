@@ -66,8 +66,8 @@ const TARGET: [(&str, &str); 4] = [
     ),
     (
         "waits_seconds",
-        "For how long writes, a sync or the end of a file in a folder of a required target have \
-         not completed; of `NAME (FOLDER)`.",
+        "For how long writes, a sync or the end of a file in a folder of a required target, or in \
+         its spill, have not completed; of `NAME (FOLDER)`.",
     ),
     ("best_effort_waits_seconds", "The same, of a target that is best effort."),
 ];

@@ -74,7 +74,7 @@ pub(super) fn read(
     read_sources(table, snapshot, sources, since_ns);
 }
 
-/// Adds for how long the disk of each folder of a target is waited for.
+/// Adds for how long the disk of each folder of a target is waited for, that of its spill included.
 fn read_waits(table: &mut ReadingTable, moment: &Moment<'_>) {
     for target in moment.snapshot.iter().flat_map(|snapshot| &snapshot.targets) {
         let name = if target.required { "waits_seconds" } else { "best_effort_waits_seconds" };
@@ -82,6 +82,11 @@ fn read_waits(table: &mut ReadingTable, moment: &Moment<'_>) {
             let thing = format!("{} ({})", target.name, folder.path.display());
             table.set_of("target", &thing, name, targets::waits_seconds(folder));
         }
+    }
+    // Only a required target has one.
+    for spill in moment.spills {
+        let thing = format!("{} ({})", spill.target, spill.folder);
+        table.set_of("target", &thing, "waits_seconds", spill.waits_seconds);
     }
 }
 

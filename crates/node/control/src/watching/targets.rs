@@ -12,13 +12,15 @@ use super::{Moment, fault};
 use crate::api;
 
 /// What becomes of fragments in a target.
-pub(crate) const OF_TARGET: [Entry; 6] = [
+pub(crate) const OF_TARGET: [Entry; 8] = [
     Entry::FragmentsRecorded,
     Entry::FragmentsDurable,
     Entry::FragmentsNotTaken,
     Entry::FragmentsDiscardedDisk,
     Entry::FragmentsRemoved,
     Entry::FragmentsUnconfirmed,
+    Entry::FragmentsSpilled,
+    Entry::FragmentsForwarded,
 ];
 
 /// What each target has written, for its speed.
@@ -77,13 +79,15 @@ pub(crate) fn spills(left: Vec<SpillState>, snapshot: Option<&Snapshot>) -> Vec<
             files_damaged: all.files_damaged,
             frames_waiting: all.frames_waiting,
             bytes_waiting: all.bytes_waiting,
+            waits_seconds: all.waits_ns as f64 / 1e9,
             problems: left.problems,
         }
     };
     left.into_iter().map(spill).collect()
 }
 
-/// What became of a source's fragments in each target, where there are several.
+/// What became of a source's fragments in each target, where there are several, or one with a
+/// spill.
 pub(super) fn of_source(
     snapshot: Option<&Snapshot>,
     source: usize,
@@ -91,7 +95,11 @@ pub(super) fn of_source(
     let line = |target: &TargetSnapshot| {
         Some((target.name.clone(), nonzero(target.ledger.sources.get(source)?)))
     };
-    snapshot.into_iter().flat_map(several).filter_map(line).collect()
+    let all = match snapshot {
+        Some(one) if one.targets.iter().any(|target| target.spill.is_some()) => &one.targets[..],
+        one => one.map_or(&[][..], several),
+    };
+    all.iter().filter_map(line).collect()
 }
 
 /// Required targets that cannot write, and folders that are not used, while the run is recorded in

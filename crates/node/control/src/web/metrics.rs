@@ -316,6 +316,11 @@ const METRICS: &[Metric] = metrics! {
             let labels = [("target", &*target.name), ("folder", &*path)];
             out.put(&labels, waits_seconds(folder));
         };
+    "catchment_spill_waits_seconds", "gauge", "target",
+        "For how long the disk of a spill has not answered a call that is under way; 0 if none is.",
+        |_, view, out| for spill in &view.state.spills {
+            out.put(&[("target", &spill.target)], spill.waits_seconds);
+        };
     "catchment_target_node_durable_frames_total", "counter", "target, node",
         "Frames that a storage node of a target has acknowledged as durable in this run, or in the \
          last one; of a single node, without those that came from a spill.",

@@ -71,7 +71,7 @@ impl Backlog {
     }
 
     /// The next frame for several nodes: gaps between numbers are frames that some of these have.
-    fn read_dealt(&mut self, say: &mut dyn FnMut(String)) -> Option<Outgoing> {
+    pub(super) fn read_dealt(&mut self, say: &mut dyn FnMut(String)) -> Option<Outgoing> {
         loop {
             match self.spill.read(self.next) {
                 Next::Frame(frame) => {
@@ -79,22 +79,30 @@ impl Backlog {
                     return Some(*frame);
                 }
                 Next::Missing(until) => {
-                    let lost = self.spill.damaged_between(self.next, until);
-                    if lost > 0 {
-                        self.count_lost(until, lost, say);
-                    }
-                    self.next = until;
+                    self.pass(until, say);
                 }
                 Next::Later(why) => {
                     say(format!("a spilled frame cannot be read now: {why}"));
                     return None;
                 }
                 Next::End => {
-                    self.next = self.next.max(self.spill.files_end());
+                    self.pass(self.spill.files_end(), say);
                     return None;
                 }
             }
         }
+    }
+
+    /// Goes on at that number: what is lost below it is counted.
+    fn pass(&mut self, until: u64, say: &mut dyn FnMut(String)) {
+        let lost = match self.next < until {
+            true => self.spill.lost_between(self.next, until),
+            false => 0,
+        };
+        if lost > 0 {
+            self.count_lost(until, lost, say);
+        }
+        self.next = self.next.max(until);
     }
 
     /// Counts, once, that so many frames from the next one on, below `until`, cannot be read.

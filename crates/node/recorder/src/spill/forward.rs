@@ -28,7 +28,10 @@ use catchment_telemetry::{Clock, ThreadTimes};
 use parking_lot::Mutex;
 
 use super::dealt::Dealt;
-use super::{Backlog, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder};
+use super::{
+    Backlog, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder,
+    removed_words,
+};
 use crate::config::RecorderConfig;
 use crate::spill_counts::{SpillCounts, SpillReport};
 use crate::store_link::{Happened, StoreLink};
@@ -232,6 +235,7 @@ impl Progress {
 impl Forwarder {
     /// Looks at the folders of the spill, and takes the first stream that can be forwarded.
     fn look(&mut self, now_ns: u64) {
+        let _call = self.watched.counts.call();
         self.left_alone.retain(|(_, until_ns, _)| *until_ns > now_ns);
         let root = &self.watched.config.folder;
         let mut present = Vec::new();
@@ -292,6 +296,11 @@ impl Forwarder {
             return Ok(Taken::Foreign(format!("it is for the node {other}, not for {node}")));
         }
         if Spill::is_blank(folder).map_err(|error| error.to_string())? {
+            let lost = lock.count_removed(|_| false);
+            if lost > 0 {
+                self.watched.counts.lost(lost, true);
+                self.watched.say(removed_words(lost, folder));
+            }
             remove_folder(lock, folder).map_err(|error| error.to_string())?;
             return Ok(Taken::Nothing);
         }

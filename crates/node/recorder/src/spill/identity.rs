@@ -15,13 +15,19 @@
 //!                             number is durable at nodes
 //! lost 60-62                  added when the program leaves it: frames from the first number on,
 //!                             below the second, that cannot be read, and are counted
+//! file 3 63-90 12             of several nodes: the file with index 3 is closed, and has 12 frames
+//!                             with numbers from 63 on, below 90; the last line of a file counts
 //! end 1234                    added when the run has ended: the number behind its last frame
 //! forwarded                   added when the node has all that could be sent
 //! ```
 //!
+//! A file whose line is there is gone because its frames are durable at nodes, if `below` says so,
+//! or because somebody has removed it. Where there is a single node, its positions say that.
+//!
 //! A line counts once its end is there. The file gets its name when its first lines are durable and
 //! it is locked, so that no other program takes it before.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -36,6 +42,8 @@ const NEW_NAME: &str = "STREAM.new";
 const FIRST_LINE: &str = "catchment spill 1";
 /// The most bytes of the file that are read: a few lines for each program that took the folder.
 const BYTES_MAX: u64 = 1 << 20;
+/// Files are listed while the file is shorter than that: the rest is for lines that must be there.
+const LISTED_BYTES_MAX: u64 = BYTES_MAX / 2;
 /// The most ranges of lost frames that a program writes.
 const LOST_MAX: usize = 1_000;
 
@@ -51,6 +59,22 @@ pub(crate) struct Identity {
     pub(crate) variant: u32,
     /// The number of its first frame, whether it was spilled or not.
     pub(crate) begins: u64,
+}
+
+impl Identity {
+    /// Whether several nodes share the frames.
+    pub(crate) fn is_dealt(&self) -> bool {
+        self.node.contains(',')
+    }
+}
+
+/// What a closed file has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedFile {
+    /// Its frames have some of these numbers.
+    pub(crate) numbers: Range<u64>,
+    /// How many frames it has, or how many of them are not durable at nodes.
+    pub(crate) frames: u64,
 }
 
 /// The file, locked.
@@ -69,7 +93,11 @@ pub(crate) struct StreamLock {
     lost: Vec<Range<u64>>,
     /// How many of these are not in the file.
     unwritten_lost: usize,
+    /// The files that are closed, by their indexes.
+    files: BTreeMap<u32, ListedFile>,
     file: File,
+    /// Its bytes, up to the end of its last whole line.
+    bytes: u64,
     path: PathBuf,
     /// Of the program that took it last.
     pid: Option<u32>,
@@ -120,7 +148,9 @@ impl StreamLock {
             is_new: true,
             lost: Vec::new(),
             unwritten_lost: 0,
+            files: BTreeMap::new(),
             file,
+            bytes: text.len() as u64,
             path,
             pid: Some(pid),
             torn_at: None,
@@ -145,12 +175,12 @@ impl StreamLock {
         }
         let mut text = Vec::new();
         (&mut file).take(BYTES_MAX).read_to_end(&mut text)?;
-        let Parsed { identity, end, below, lost, is_forwarded, pid } = match parse(&text) {
+        let Parsed { identity, end, below, lost, files, is_forwarded, pid } = match parse(&text) {
             Ok(parsed) => parsed,
             Err(problem) => return Ok(Found::Foreign(format!("its {LOCK_NAME} {problem}"))),
         };
-        let torn_at = whole_lines(&text).len();
-        let torn_at = (torn_at < text.len()).then_some(torn_at as u64);
+        let bytes = whole_lines(&text).len();
+        let torn_at = (bytes < text.len()).then_some(bytes as u64);
         Ok(Found::Stream(Box::new(Self {
             identity,
             end,
@@ -159,7 +189,9 @@ impl StreamLock {
             is_new: false,
             lost,
             unwritten_lost: 0,
+            files,
             file,
+            bytes: bytes as u64,
             path,
             pid,
             torn_at,
@@ -206,12 +238,55 @@ impl StreamLock {
     ///
     /// # Errors
     /// The system refuses.
-    fn set_below(&mut self, below: u64) -> io::Result<()> {
+    pub(crate) fn set_below(&mut self, below: u64) -> io::Result<()> {
         if self.below.is_none_or(|before| below > before) {
             self.write(&format!("below {below}\n"))?;
             self.below = Some(below);
         }
         Ok(())
+    }
+
+    /// A file is closed, or some of its frames are durable at nodes.
+    ///
+    /// # Errors
+    /// The system refuses: nobody will know that the file was removed.
+    pub(crate) fn list_file(&mut self, index: u32, file: ListedFile) -> io::Result<()> {
+        if self.bytes > LISTED_BYTES_MAX || self.files.get(&index) == Some(&file) {
+            return Ok(());
+        }
+        let ListedFile { numbers, frames } = &file;
+        self.write(&format!("file {index} {}-{} {frames}\n", numbers.start, numbers.end))?;
+        self.files.insert(index, file);
+        Ok(())
+    }
+
+    /// What a file had when it was closed.
+    pub(crate) fn listed(&self, index: u32) -> Option<&ListedFile> {
+        self.files.get(&index)
+    }
+
+    /// How many frames are lost that are not counted: those of files that are not there, and not
+    /// durable at nodes. From now on they are counted.
+    pub(crate) fn count_removed(&mut self, is_there: impl Fn(u32) -> bool) -> u64 {
+        let below = self.below.unwrap_or(0);
+        let files = std::mem::take(&mut self.files);
+        let mut lost = 0_u64;
+        for (_, file) in files.iter().filter(|(index, _)| !is_there(**index)) {
+            let Range { start, end } = file.numbers;
+            let start = start.max(below);
+            let counted = end.saturating_sub(start).saturating_sub(self.uncounted(start, end));
+            let more = file.frames.saturating_sub(counted);
+            if start < end && more > 0 {
+                lost = lost.saturating_add(more);
+                self.set_lost(start..end);
+            }
+        }
+        self.files = files;
+        if lost > 0 {
+            // If it is not written, the next program counts them again.
+            let _written = self.write_lost();
+        }
+        lost
     }
 
     /// Frames with these numbers cannot be read, and are counted.
@@ -267,10 +342,16 @@ impl StreamLock {
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
-        if let Some(bytes) = self.torn_at.take() {
+        if let Some(bytes) = self.torn_at {
             self.file.set_len(bytes)?;
+            self.torn_at = None;
         }
-        self.file.write_all(text.as_bytes())?;
+        if let Err(error) = self.file.write_all(text.as_bytes()) {
+            // A part of a line would be the beginning of the next one.
+            self.torn_at = Some(self.bytes);
+            return Err(error);
+        }
+        self.bytes += text.len() as u64;
         self.file.sync_data()
     }
 
@@ -300,8 +381,17 @@ struct Parsed {
     end: Option<u64>,
     below: Option<u64>,
     lost: Vec<Range<u64>>,
+    files: BTreeMap<u32, ListedFile>,
     is_forwarded: bool,
     pid: Option<u32>,
+}
+
+fn listed_file(text: &str) -> Option<(u32, ListedFile)> {
+    let (index, rest) = text.split_once(' ')?;
+    let (numbers, frames) = rest.split_once(' ')?;
+    let (numbers, frames) = (range_of(numbers)?, frames.parse().ok()?);
+    let is_valid = frames <= numbers.end.checked_sub(numbers.start)?;
+    is_valid.then_some((index.parse().ok()?, ListedFile { numbers, frames }))
 }
 
 fn range_of(text: &str) -> Option<Range<u64>> {
@@ -339,8 +429,10 @@ fn parse(text: &[u8]) -> Result<Parsed, String> {
     let pid = find("pid").and_then(|text| text.parse().ok());
     let lost = lines.iter().filter(|(key, _)| *key == "lost");
     let lost = lost.filter_map(|line| range_of(line.1)).collect();
+    let files = lines.iter().filter(|(key, _)| *key == "file");
+    let files = files.filter_map(|line| listed_file(line.1)).collect();
     let is_forwarded = find("forwarded").is_some();
-    Ok(Parsed { identity, end, below, lost, is_forwarded, pid })
+    Ok(Parsed { identity, end, below, lost, files, is_forwarded, pid })
 }
 
 #[cfg(test)]
@@ -387,6 +479,33 @@ mod tests {
         assert_eq!((found.uncounted(6, 9), found.uncounted(11, 13)), (0, 1));
         found.remove().unwrap();
         assert!(matches!(StreamLock::find(folder.path()).unwrap(), Found::Foreign(_)));
+    }
+
+    #[test]
+    fn files_that_are_not_there_are_counted_once_unless_nodes_have_their_frames() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lock = StreamLock::create(folder.path(), identity()).unwrap();
+        for (index, numbers, frames) in [(0, 10..20, 10), (1, 20..40, 5), (2, 40..50, 4)] {
+            lock.list_file(index, ListedFile { numbers, frames }).unwrap();
+        }
+        lock.list_file(2, ListedFile { numbers: 45..50, frames: 2 }).unwrap();
+        lock.set_below(20).unwrap();
+        let find = || match StreamLock::find(folder.path()).unwrap() {
+            Found::Stream(found) => found,
+            other => panic!("{other:?}"),
+        };
+        drop(lock);
+        let mut found = find();
+        // One frame of the second one is counted already.
+        found.set_lost(30..31);
+        assert_eq!([(); 2].map(|()| found.count_removed(|index| index == 1)), [2, 0]);
+        drop(found);
+        assert_eq!([(); 2].map(|()| find().count_removed(|_| false)), [4, 0]);
+        let text = std::fs::read_to_string(folder.path().join(LOCK_NAME)).unwrap();
+        // What no program writes is in no sum.
+        let bad = "file 3 60-50 1\nfile 4 60-70 11\nfile 5 60-70\nfile x 60-70 1\n";
+        std::fs::write(folder.path().join(LOCK_NAME), text + bad).unwrap();
+        assert_eq!(find().count_removed(|_| false), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use catchment_agent::Entropy;
+use catchment_model::Entry;
 
 use super::{StoreTarget, settle};
 use crate::spill::{Backlog, Identity, NotSpilled, Spill, SpillConfig};
@@ -82,6 +83,7 @@ impl StoreTarget {
             let below = backlog.dealt_below(&self.nodes);
             let warnings = backlog.spill.remove_below(below);
             warnings.into_iter().for_each(|text| ledger.warn_once(text));
+            self.ledger.moved(Entry::FragmentsForwarded, &backlog.spill.take_forwarded());
         }
         let is_dealt = self.backlog.as_ref().is_none_or(Backlog::is_read);
         if self.nodes.is_waiting() && is_dealt && self.nodes.may_take() {
@@ -126,7 +128,9 @@ impl StoreTarget {
             self.spill_at_ns = self.now_ns + RETRY_NS;
             return 0;
         }
-        settle(&mut self.ledger, self.nodes.spillable().iter().take(count));
+        let fragments = settle(&mut self.ledger, self.nodes.spillable().iter().take(count));
+        backlog.spill.count_fragments(&fragments);
+        self.ledger.moved(Entry::FragmentsSpilled, &fragments);
         self.durable_ns = self.durable_ns.map(|_| self.now_ns);
         self.leave_to_spill(count);
         self.waits_ns = self.now_ns;

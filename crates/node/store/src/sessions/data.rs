@@ -449,8 +449,9 @@ mod tests {
     use catchment_encoder::Buffers;
     use catchment_fixtures::Random;
     use catchment_net::LinkAccess;
+    use catchment_wire::session::{CONTROL, Control, parse};
 
-    use super::super::{Connection, Said, Session};
+    use super::super::{Changes, Connection, Said, Session};
     use super::*;
     use crate::frames::HeaderParts;
     use crate::state::{NodeState, StreamState};
@@ -482,9 +483,8 @@ mod tests {
             Some(Connection { kind: Kind::Over, body: Some(body), ..Connection::default() });
         assert_eq!(sessions.incoming(0, &mut Untouched), Flow::Refused);
     }
-    #[test]
-    fn a_fault_names_the_whole_count_of_a_dealt_frame_that_does_not_follow() {
-        let (mut sessions, taken) = (sessions(), (1 << 32) + 5);
+    /// A stream of which so many items are durable, and its session.
+    fn opened(taken: u64) -> (Stream, Session) {
         let key = StreamKey {
             name: "run".to_owned(),
             run: [7; 16],
@@ -521,6 +521,39 @@ mod tests {
             frame: None,
             repeats: false,
         };
+        (stream, session)
+    }
+
+    #[test]
+    fn a_sender_is_told_that_no_file_of_its_stream_is_closed_any_more() {
+        for (durable, told) in [(0, 0), (5, 1)] {
+            let (stream, mut session) = opened(durable);
+            session.said.files = 0;
+            let now = Said::of(&stream);
+            let (mut answer, mut written) = (Vec::new(), 0);
+            for _ in 0..2 {
+                let files = (now.files != session.said.files).then_some(&[][..]);
+                let (is_new, received, is_held) = (true, 0, false);
+                let changes = Changes { now, files, is_new, received, is_held };
+                session.write(&mut answer, &mut written, changes);
+            }
+            let mut files = 0;
+            let (mut number, mut rest) = (0, &answer[..]);
+            while let Some(message) = parse(rest, number, CONTROL).unwrap() {
+                if let Some(Control::Files(said, records)) = Control::read(&message).unwrap() {
+                    assert_eq!((said.files, records.iter().count()), (0, 0));
+                    files += 1;
+                }
+                (number, rest) = (number + 1, &rest[message.used..]);
+            }
+            assert_eq!((files, rest.len()), (told, 0), "{durable}");
+        }
+    }
+
+    #[test]
+    fn a_fault_names_the_whole_count_of_a_dealt_frame_that_does_not_follow() {
+        let (mut sessions, taken) = (sessions(), (1 << 32) + 5);
+        let (stream, session) = opened(taken);
         sessions.streams.insert("run".to_owned(), Slot::Ready(Box::new(stream)));
         sessions.by_name.insert("run".to_owned(), session);
         let mut begin = |item| {

@@ -1,5 +1,7 @@
 //! Several nodes, and a spill for the time in which none of them takes anything.
 
+use catchment_disk::ReadFile;
+use catchment_frame::FileReader;
 use catchment_recorder::{Forwarding, SpillConfig};
 
 use super::*;
@@ -49,7 +51,10 @@ fn a_run_whose_nodes_come_and_go_together_is_whole_at_both() {
         }
     });
     assert_eq!((spill().frames_forwarded, spill().frames_lost), (spill().frames_spilled, 0));
-    end(recorder, front_end, 9_000);
+    let summary = end(recorder, front_end, 9_000);
+    let total = summary.last.targets[0].ledger.total();
+    assert!(total[Entry::FragmentsSpilled] > 0, "{total:?}");
+    assert_eq!(total[Entry::FragmentsForwarded], total[Entry::FragmentsSpilled]);
     for node in nodes {
         let node = node.expect("it runs").stop().unwrap();
         assert_eq!((node.faults, node.frames_unfit), (0, 0), "{node:?}");
@@ -94,4 +99,46 @@ fn a_run_that_ends_without_its_nodes_is_forwarded_to_those_that_are_there_later(
         node.stop().unwrap();
     }
     check_both(folder.path(), 6_000);
+}
+
+#[test]
+fn a_file_removed_between_two_programs_is_counted_once_and_all_others_are_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let addresses = NODES.map(|name| {
+        let node = start(folder.path(), name, any());
+        let address = node.address();
+        node.stop().unwrap();
+        address
+    });
+    let mut target = spilling(&addresses, folder.path());
+    target.spill.as_mut().unwrap().bytes_max = 32 << 20;
+    let (recorder, front_end) = recorder(folder.path(), vec![target.clone()]);
+    send(&front_end, 4_000);
+    wait_durable(&front_end, 4_000);
+    end(recorder, front_end, 4_000);
+    let list = std::fs::read_dir(only(&folder.path().join("spill"))).unwrap();
+    let mut files: Vec<PathBuf> = list.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|found| found == "catch"));
+    files.sort();
+    assert!(files.len() >= 3, "{files:?}");
+    let (frames, rows) = {
+        let reader = FileReader::open(ReadFile::open(&files[1]).unwrap()).unwrap();
+        let rows = reader.frames().iter().map(|frame| frame.info.rows).sum::<u64>();
+        (reader.frames().len() as u64, rows)
+    };
+    std::fs::remove_file(&files[1]).unwrap();
+    // Neither node is there yet: what was counted is not counted again by the next program.
+    let first = forwarding(&target);
+    wait_while(|| first.snapshot()[0].counts.frames_removed == 0);
+    drop(first);
+    let nodes = [0, 1].map(|node| start(folder.path(), NODES[node], addresses[node]));
+    let last = forwarding(&target);
+    wait_while(|| !is_empty(folder.path()));
+    assert_eq!(last.snapshot()[0].counts.frames_lost, 0);
+    drop(last);
+    for node in nodes {
+        node.stop().unwrap();
+    }
+    let run = Run::open_folders(&stored(folder.path()), RunOptions::default()).unwrap();
+    assert_eq!((run.event_count(), run.frames_missing()), (4_000 - rows, frames));
 }

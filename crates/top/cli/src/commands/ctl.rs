@@ -352,6 +352,10 @@ fn spill_line(spill: &Value) -> String {
             line += &format!(", {} {words}", grouped(number(key)));
         }
     }
+    if waits(spill) {
+        let seconds = spill["waits_seconds"].as_f64().unwrap_or_default();
+        line += &format!(", its disk has not answered for {seconds:.0} s");
+    }
     line
 }
 
@@ -382,6 +386,8 @@ fn target_line(target: &Value) -> String {
         ("discarded", "fragments_discarded_disk"),
         ("removed", "fragments_removed"),
         ("not confirmed", "fragments_unconfirmed"),
+        ("spilled", "fragments_spilled"),
+        ("forwarded", "fragments_forwarded"),
     ];
     for (words, entry) in entries {
         let count = number(&target["ledger"][entry]);
@@ -511,6 +517,9 @@ mod tests {
         assert_eq!(spill_line(&spill), line);
         spill["frames_lost"] = 2.into();
         assert_eq!(spill_line(&spill), format!("{line}, 2 frames lost"));
+        spill["waits_seconds"] = 7.2.into();
+        let waits = ", 2 frames lost, its disk has not answered for 7 s";
+        assert_eq!(spill_line(&spill), format!("{line}{waits}"));
     }
 
     #[test]
