@@ -28,7 +28,7 @@ use crossbeam_channel::Sender;
 use crate::described::LeftOfStream;
 use crate::frames::{HeaderParts, Partial};
 use crate::receive::{Left, Order, Slot, Stream, Streams};
-use crate::state::{NodeState, StreamState};
+use crate::state::NodeState;
 use data::Body;
 
 const PING_MS: u32 = 500;
