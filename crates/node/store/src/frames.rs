@@ -14,7 +14,7 @@ use catchment_wire::storage_link::{COLUMN_BYTES_MAX, Column, End, Frame, HEADER_
 use catchment_writer::ColumnForm;
 
 use crate::items::{ColumnBytes, StoredFrame};
-use crate::state::Reserved;
+use crate::memory::Reserved;
 
 /// What a message is that cannot be taken, although its framing is in order.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use catchment_frame::{BlockChecksums, FileHeader, FrameInfo, unqualified};
 use catchment_model::Ledger;
 use catchment_writer::ColumnForm;
 
-use crate::state::Reserved;
+use crate::memory::Reserved;
 
 /// What a writer gets, in order.
 pub(crate) enum Item {

@@ -1,13 +1,18 @@
-//! Streams with files that are not closed and that nobody writes: what an earlier life of the node
-//! has left when it was killed.
+//! What an earlier life of the node, or of a stream's writer, has left: which streams have files
+//! that are not closed, and how these are ended.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use catchment_disk::ReadFile;
-use catchment_frame::{FILE_LIST_NAME, FileList, FileReader};
+use catchment_frame::{FILE_LIST_NAME, FileFrames, FileList, FileReader};
+use catchment_model::{Ledger, RunId};
+use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError};
 
+use crate::described::LeftOfStream;
 use crate::node::{index_of, remove_blank};
+use crate::receive::NotOpened;
 use crate::state::StreamKey;
 
 /// The names of the streams in the folders of a node that have a file which is not closed.
@@ -41,7 +46,7 @@ pub(crate) fn has_unclosed(folder: &Path, name: &str) -> bool {
 pub(crate) fn key_of(folders: &[PathBuf], name: &str) -> Result<Option<StreamKey>, String> {
     let mut files = Vec::new();
     for folder in folders {
-        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let failed = |error: io::Error| format!("{}: {error}", folder.display());
         if folder.try_exists().map_err(failed)? {
             remove_blank(folder).map_err(failed)?;
             files.extend(files_of(folder, name));
@@ -72,4 +77,95 @@ fn files_of(folder: &Path, name: &str) -> Vec<(u32, PathBuf)> {
 
 fn open(path: &Path) -> Option<FileReader<ReadFile>> {
     FileReader::open(ReadFile::open(path).ok()?).ok()
+}
+
+/// What is left of a stream, closed and durable.
+pub(crate) struct Left {
+    /// Which frames are in which of its files.
+    pub(crate) files: Vec<FileFrames>,
+    /// The number of the next frame.
+    pub(crate) sequence: u64,
+    pub(crate) next_index: u32,
+    pub(crate) ledger: Ledger,
+    pub(crate) has_ended: bool,
+    pub(crate) is_new: bool,
+    /// The same for a sender that asks.
+    pub(crate) described: Option<LeftOfStream>,
+}
+
+/// Ends the files that are left of a stream, behind their last whole frame without a gap, and
+/// describes them for a sender that asks.
+pub(crate) fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Left, NotOpened> {
+    let mut folders = Vec::new();
+    for folder in all {
+        let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
+        if folder.try_exists().map_err(later)? {
+            remove_blank(folder).map_err(later)?;
+            folders.push(folder.clone());
+        }
+    }
+    let place = RunPlace {
+        folders: folders.clone(),
+        is_required: true,
+        trusts_lists: true,
+        is_dealt: key.is_dealt,
+    };
+    let found = match Interrupted::find(&[place]) {
+        Ok(found) => found,
+        Err(StorageError::NoFiles { .. }) => {
+            let (ledger, described) = (Ledger::new(0), asks.then(LeftOfStream::default));
+            let (files, has_ended, is_new) = (Vec::new(), false, true);
+            let (sequence, next_index) = (0, 0);
+            let left = Left { files, sequence, next_index, ledger, has_ended, is_new, described };
+            return Ok(left);
+        }
+        Err(error) => return Err(NotOpened::Later(error.to_string())),
+    };
+    let header = found.header();
+    let own = (RunId(key.run), key.stream, key.variant);
+    if (header.run, header.stream, header.variant) != own {
+        let text = format!("{} has the files of another run here", key.name);
+        return Err(NotOpened::Never(text));
+    }
+    // By the other count no frame of these files would be found, and all would be cut off.
+    if header.part.is_some() != key.is_dealt {
+        let words = |is_dealt| if is_dealt { "some" } else { "all" };
+        let (has, sent) = (words(!key.is_dealt), words(key.is_dealt));
+        let text = format!(
+            "{} has {has} of the frames of its run here, and its sender deals it {sent}: the \
+             number of nodes in the target has changed",
+            key.name
+        );
+        return Err(NotOpened::Never(text));
+    }
+    // Each list that there is says so.
+    let lists = folders.iter().filter_map(|folder| std::fs::read(folder.join(FILE_LIST_NAME)).ok());
+    let mut lists = lists.filter_map(|text| FileList::decode(&text).ok()).peekable();
+    let has_ended = lists.peek().is_some() && lists.all(|list| list.ended.is_some());
+    // Closing changes them.
+    let (header, age_ns) = (asks.then(|| header.clone()), age_ns(&folders));
+    let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
+    let of_files = |header| LeftOfStream::of(&header, &resumed, (has_ended, age_ns));
+    let described = header.map(of_files).transpose();
+    let described = described.map_err(NotOpened::Later)?;
+    let place = resumed.places.swap_remove(0);
+    Ok(Left {
+        files: place.file_frames,
+        sequence: if key.is_dealt { place.items } else { resumed.sequence },
+        next_index: place.next_index,
+        ledger: place.ledger,
+        has_ended,
+        is_new: false,
+        described,
+    })
+}
+
+/// For how long none of a stream's files was changed.
+fn age_ns(folders: &[PathBuf]) -> u64 {
+    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+    let files = entries
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == EXTENSION));
+    let ages = files.filter_map(|file| file.metadata().ok()?.modified().ok()?.elapsed().ok());
+    ages.min().map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -11,26 +11,23 @@ use std::time::Duration;
 
 use catchment_agent::{FolderStore, Waker};
 use catchment_disk::{DiskConfig, DiskError};
-use catchment_frame::{FILE_LIST_NAME, FileFrames, FileList};
-use catchment_model::limits::DISK_ALIGN_BYTES;
-use catchment_model::{Ledger, RunId};
+use catchment_model::RunId;
 use catchment_net::{NetError, TcpConfig, TcpReceiver};
 use catchment_runner::{SystemEntropy, Threads};
-use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError, list_removed};
+use catchment_storage::{EXTENSION, StorageError, list_removed};
 use catchment_telemetry::{Clock, ThreadTimes};
 use catchment_writer::{Disks, WriteCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::StoreConfig;
-use crate::described::LeftOfStream;
 use crate::host::{Events, HasEnded, Host, HostDisks, OnThread, plan};
 use crate::items::Item;
-use crate::left;
+use crate::left::{self, Left, left_in};
+use crate::memory::{Reserved, buffered};
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
 use crate::sessions::CONNECTIONS_MAX;
 use crate::state::{
-    Durable, Fault, FolderState, NodeObserver, NodeSnapshot, NodeState, Reserved, StreamKey,
-    StreamState,
+    Durable, Fault, FolderState, NodeObserver, NodeSnapshot, NodeState, StreamKey, StreamState,
 };
 use crate::writer::{ROOM_BYTES, Writer, WriterParts};
 
@@ -350,7 +347,7 @@ impl<H: Host> Manager<H> {
         let is_new = left.is_new;
         let generation = kept_generation(&folders);
         let (input, items) = bounded(ITEMS_MAX);
-        let (disk, buffers) = self.disk(folders.len());
+        let (disk, buffers) = buffered(&self.config.disk, &self.state.buffers, folders.len());
         let parts = self.writer(&folders, disk, &state, left, fault.as_ref(), items);
         let (writer, waker, park) = parts.map_err(|error| later(error.to_string()))?;
         let name = state.key.name.clone();
@@ -407,24 +404,6 @@ impl<H: Host> Manager<H> {
         Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new, described }))
     }
 
-    /// The disk of another stream in each of so many folders. Its buffers take a quarter of the room
-    /// that those of other streams leave, at most, and the least that a disk works with at least.
-    fn disk(&self, folders: usize) -> (DiskConfig, Option<Reserved>) {
-        let disk = self.config.disk.clone();
-        let folders = folders.max(1) as u64;
-        let (share, bytes) = (self.state.buffers.room() / 4 / folders, disk.buffer_bytes as u64);
-        let (bytes, count) = match share / bytes {
-            0 | 1 => {
-                let aligned = share / 2 / DISK_ALIGN_BYTES as u64 * DISK_ALIGN_BYTES as u64;
-                (aligned.max(BUFFER_BYTES_LEAST.min(bytes)), 2)
-            }
-            count => (bytes, count.min(disk.buffer_count as u64)),
-        };
-        let room = self.state.buffers.reserve(bytes * count * folders);
-        let (buffer_bytes, buffer_count) = (bytes as usize, count as usize);
-        (DiskConfig { buffer_bytes, buffer_count, ..disk }, room)
-    }
-
     fn writer(
         &mut self,
         folders: &[PathBuf],
@@ -468,20 +447,6 @@ impl<H: Host> Manager<H> {
     }
 }
 
-/// What is left of a stream, closed and durable.
-struct Left {
-    /// Which frames are in which of its files.
-    files: Vec<FileFrames>,
-    /// The number of the next frame.
-    sequence: u64,
-    next_index: u32,
-    ledger: Ledger,
-    has_ended: bool,
-    is_new: bool,
-    /// The same for a sender that asks.
-    described: Option<LeftOfStream>,
-}
-
 /// Makes a stream's folders that are not there.
 fn make_folders(folders: &[PathBuf]) -> Result<(), NotOpened> {
     for folder in folders {
@@ -493,83 +458,6 @@ fn make_folders(folders: &[PathBuf]) -> Result<(), NotOpened> {
         }
     }
     Ok(())
-}
-
-/// Ends the files that are left of a stream, behind their last whole frame without a gap, and
-/// describes them for a sender that asks.
-fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Left, NotOpened> {
-    let mut folders = Vec::new();
-    for folder in all {
-        let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
-        if folder.try_exists().map_err(later)? {
-            remove_blank(folder).map_err(later)?;
-            folders.push(folder.clone());
-        }
-    }
-    let place = RunPlace {
-        folders: folders.clone(),
-        is_required: true,
-        trusts_lists: true,
-        is_dealt: key.is_dealt,
-    };
-    let found = match Interrupted::find(&[place]) {
-        Ok(found) => found,
-        Err(StorageError::NoFiles { .. }) => {
-            let (ledger, described) = (Ledger::new(0), asks.then(LeftOfStream::default));
-            let (files, has_ended, is_new) = (Vec::new(), false, true);
-            let (sequence, next_index) = (0, 0);
-            let left = Left { files, sequence, next_index, ledger, has_ended, is_new, described };
-            return Ok(left);
-        }
-        Err(error) => return Err(NotOpened::Later(error.to_string())),
-    };
-    let header = found.header();
-    let own = (RunId(key.run), key.stream, key.variant);
-    if (header.run, header.stream, header.variant) != own {
-        let text = format!("{} has the files of another run here", key.name);
-        return Err(NotOpened::Never(text));
-    }
-    // By the other count no frame of these files would be found, and all would be cut off.
-    if header.part.is_some() != key.is_dealt {
-        let words = |is_dealt| if is_dealt { "some" } else { "all" };
-        let (has, sent) = (words(!key.is_dealt), words(key.is_dealt));
-        let text = format!(
-            "{} has {has} of the frames of its run here, and its sender deals it {sent}: the \
-             number of nodes in the target has changed",
-            key.name
-        );
-        return Err(NotOpened::Never(text));
-    }
-    // Each list that there is says so.
-    let lists = folders.iter().filter_map(|folder| std::fs::read(folder.join(FILE_LIST_NAME)).ok());
-    let mut lists = lists.filter_map(|text| FileList::decode(&text).ok()).peekable();
-    let has_ended = lists.peek().is_some() && lists.all(|list| list.ended.is_some());
-    // Closing changes them.
-    let (header, age_ns) = (asks.then(|| header.clone()), age_ns(&folders));
-    let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
-    let of_files = |header| LeftOfStream::of(&header, &resumed, (has_ended, age_ns));
-    let described = header.map(of_files).transpose();
-    let described = described.map_err(NotOpened::Later)?;
-    let place = resumed.places.swap_remove(0);
-    Ok(Left {
-        files: place.file_frames,
-        sequence: if key.is_dealt { place.items } else { resumed.sequence },
-        next_index: place.next_index,
-        ledger: place.ledger,
-        has_ended,
-        is_new: false,
-        described,
-    })
-}
-
-/// For how long none of a stream's files was changed.
-fn age_ns(folders: &[PathBuf]) -> u64 {
-    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let files = entries
-        .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == EXTENSION));
-    let ages = files.filter_map(|file| file.metadata().ok()?.modified().ok()?.elapsed().ok());
-    ages.min().map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// One above the index of the last of a stream's files in a folder.
@@ -657,8 +545,6 @@ const RECEIVE: &str = "receive";
 pub(crate) const ORDERS_MAX: usize = 256;
 /// Frames that wait for a writer, beside their bound in bytes.
 const ITEMS_MAX: usize = 256;
-/// The smallest buffer of a disk where memory is short, unless those configured are smaller.
-const BUFFER_BYTES_LEAST: u64 = 256 << 10;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use catchment_frame::FileFrames;
 use catchment_model::{Ledger, RunId};
-use catchment_telemetry::FillLevel;
 use catchment_wire::session::ByeReason;
 use parking_lot::Mutex;
 use serde::Serialize;
+
+use crate::memory::Memory;
 
 /// Which stream it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,54 +212,6 @@ impl StreamState {
 
     pub(crate) fn has_failed(&self) -> bool {
         self.fault.lock().is_some()
-    }
-}
-
-/// Memory for frames that are not written yet, or for buffers of disks.
-#[derive(Clone, Debug)]
-pub(crate) struct Memory(Arc<FillLevel>);
-
-/// A part of the memory, which is free again when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Reserved {
-    memory: Memory,
-    bytes: u64,
-}
-
-impl Memory {
-    pub(crate) fn new(what: &'static str, bytes: u64) -> Self {
-        Self(Arc::new(FillLevel::new(what, bytes)))
-    }
-
-    pub(crate) fn capacity(&self) -> u64 {
-        self.0.capacity()
-    }
-
-    pub(crate) fn room(&self) -> u64 {
-        self.capacity().saturating_sub(self.0.content())
-    }
-
-    /// Room for so many bytes, if it is there. One agent reserves, others give back.
-    pub(crate) fn reserve(&self, bytes: u64) -> Option<Reserved> {
-        (bytes <= self.room()).then(|| {
-            self.0.put(bytes);
-            Reserved { memory: self.clone(), bytes }
-        })
-    }
-}
-
-impl Reserved {
-    /// Gives back what is more than so many bytes.
-    pub(crate) fn shrink(&mut self, bytes: u64) {
-        let excess = self.bytes.saturating_sub(bytes);
-        self.memory.0.take(excess);
-        self.bytes -= excess;
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.memory.0.take(self.bytes);
     }
 }
 
@@ -510,7 +463,7 @@ impl NodeState {
             fault: folder.fault.lock().as_ref().map(|fault| fault.reason.clone()),
         };
         NodeSnapshot {
-            waiting_bytes: self.memory.0.content(),
+            waiting_bytes: self.memory.content(),
             refusals: self.refusals.lock().clone(),
             last_error: self.last_error.lock().clone(),
             left_error: (self.left_error.lock().as_ref())
