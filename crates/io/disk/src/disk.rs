@@ -434,7 +434,8 @@ impl Disk {
     pub fn is_idle(&self) -> bool {
         let preallocating = self.files.iter().any(|open| open.preallocating);
         let is_opening = self.ahead.path().is_some() || self.is_removing();
-        self.pending() == 0 && !is_opening && !preallocating && !self.is_looking()
+        let at_helpers = preallocating || self.is_looking() || self.text_under_way();
+        self.pending() == 0 && !is_opening && !at_helpers
     }
 
     fn advance(&mut self, done: Done, completions: &mut Vec<Completion>) {

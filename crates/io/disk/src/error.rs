@@ -81,7 +81,7 @@ pub enum DiskError {
         limit: usize,
     },
     /// A helper thread has ended prematurely, or has more jobs than the disks can have.
-    #[error("a helper thread of the disk has ended")]
+    #[error("a helper thread of the disk has ended, or has too much to do")]
     HelperGone,
 }
 

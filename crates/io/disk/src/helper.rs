@@ -90,6 +90,8 @@ struct Pair {
 /// A job, and where its reply goes.
 struct Order {
     job: Job,
+    /// Whether the disk is there, or has waited for its jobs until they were done.
+    is_wanted: Arc<AtomicBool>,
     replies: Sender<Reply>,
     event: Arc<Event>,
     faults: Option<FaultControl>,
@@ -143,6 +145,7 @@ pub(crate) struct Helpers {
     replies: Receiver<Reply>,
     event: Arc<Event>,
     faults: Option<FaultControl>,
+    is_wanted: Arc<AtomicBool>,
 }
 
 impl Helpers {
@@ -153,7 +156,8 @@ impl Helpers {
     ) -> Self {
         // For the jobs of both threads, so that no reply ever waits.
         let (sender, replies) = bounded(2 * JOBS_MAX);
-        Self { threads, sender, replies, event, faults }
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        Self { threads, sender, replies, event, faults, is_wanted }
     }
 
     /// Passes a job to its thread; never waits.
@@ -167,7 +171,8 @@ impl Helpers {
             Job::Finish { .. } | Job::Append { .. } => &self.threads.0.finish,
         };
         let (replies, event) = (self.sender.clone(), Arc::clone(&self.event));
-        let order = Order { job, replies, event, faults: self.faults.clone() };
+        let (faults, is_wanted) = (self.faults.clone(), Arc::clone(&self.is_wanted));
+        let order = Order { job, is_wanted, replies, event, faults };
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(order).is_ok());
         if sent { Ok(()) } else { Err(DiskError::HelperGone) }
     }
@@ -176,8 +181,10 @@ impl Helpers {
         self.replies.try_recv().ok()
     }
 
-    /// Lets the threads end when they can, instead of waiting for them.
+    /// Lets the threads end when they can, instead of waiting for them, and without the jobs of
+    /// this disk that they have not begun: its files are another's by then.
     pub(crate) fn abandon(&self) {
+        self.is_wanted.store(false, Relaxed);
         self.threads.0.is_abandoned.store(true, Relaxed);
     }
 }
@@ -187,7 +194,10 @@ impl Helpers {
 const JOBS_MAX: usize = FILES_MAX + 3;
 
 fn work(orders: &Receiver<Order>) {
-    for Order { job, replies, event, faults } in orders {
+    for Order { job, is_wanted, replies, event, faults } in orders {
+        if !is_wanted.load(Relaxed) && !matches!(job, Job::Remove(_)) {
+            continue;
+        }
         // A disk that was dropped while this one hung wants no reply.
         let _wanted = replies.send(perform(job, faults.as_ref())).is_ok();
         event.signal();

@@ -1,5 +1,5 @@
-//! What an earlier sender has left of a stream at this node, as it is said to one that asks
-//! (section 5 of docs/spec/storage-link.md): a frame file without frames.
+//! A storage node's description of a stream, sent to a sender that asks (section 5 of
+//! docs/spec/storage-link.md): a frame file without frames.
 
 use catchment_frame::{FileHeader, FileReader, FrameError, close_behind};
 use catchment_storage::Resumable;
@@ -8,7 +8,7 @@ use catchment_wire::storage_link::{LEFT_BYTES_MAX, LEFT_PARTS_MAX, Left, LeftPar
 
 /// What is left of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct LeftOfStream {
+pub(crate) struct Description {
     /// Empty if nothing is.
     file: Vec<u8>,
     has_ended: bool,
@@ -19,7 +19,7 @@ pub(crate) struct LeftOfStream {
     file_bytes: u64,
 }
 
-impl LeftOfStream {
+impl Description {
     /// That of a stream whose files have such headers, and were closed as `from`; whether it has
     /// ended, and for how long nothing had come.
     ///

@@ -4,7 +4,10 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
 use std::thread::JoinHandle;
 
 use catchment_agent::{Agent, Entropy, FolderStore, Waker, Work};
@@ -76,13 +79,18 @@ impl<S: FolderStore> Begun<S> {
 }
 
 /// A panic is that of all streams of its thread: their sessions end.
+impl<S: FolderStore> Begun<S> {
+    pub(crate) fn has_panicked(&self) {
+        let thread = std::thread::current();
+        let reason = format!("the thread {} has failed", thread.name().unwrap_or_default());
+        *self.writer.state.fault.lock() = Some(Fault { reason, cuts: Vec::new(), before: None });
+    }
+}
+
 impl<S: FolderStore> Drop for Begun<S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let thread = std::thread::current();
-            let reason = format!("the thread {} has failed", thread.name().unwrap_or_default());
-            *self.writer.state.fault.lock() =
-                Some(Fault { reason, cuts: Vec::new(), before: None });
+            self.has_panicked();
         }
     }
 }
@@ -95,13 +103,13 @@ impl<S: FolderStore> Agent for Begun<S> {
 
 impl HasEnded {
     pub(crate) fn get(&self) -> bool {
-        self.0.load(Relaxed)
+        self.0.load(Acquire)
     }
 }
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        self.0.store(true, Release);
     }
 }
 

@@ -10,7 +10,7 @@ use catchment_frame::{FILE_LIST_NAME, FileFrames, FileList, FileReader};
 use catchment_model::{Ledger, RunId};
 use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError};
 
-use crate::described::LeftOfStream;
+use crate::described::Description;
 use crate::node::{index_of, remove_blank};
 use crate::receive::NotOpened;
 use crate::state::StreamKey;
@@ -90,7 +90,7 @@ pub(crate) struct Left {
     pub(crate) has_ended: bool,
     pub(crate) is_new: bool,
     /// The same for a sender that asks.
-    pub(crate) described: Option<LeftOfStream>,
+    pub(crate) described: Option<Description>,
 }
 
 /// Ends the files that are left of a stream, behind their last whole frame without a gap, and
@@ -113,7 +113,7 @@ pub(crate) fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Le
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
-            let (ledger, described) = (Ledger::new(0), asks.then(LeftOfStream::default));
+            let (ledger, described) = (Ledger::new(0), asks.then(Description::default));
             let (files, has_ended, is_new) = (Vec::new(), false, true);
             let (sequence, next_index) = (0, 0);
             let left = Left { files, sequence, next_index, ledger, has_ended, is_new, described };
@@ -145,7 +145,7 @@ pub(crate) fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Le
     // Closing changes them.
     let (header, age_ns) = (asks.then(|| header.clone()), age_ns(&folders));
     let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
-    let of_files = |header| LeftOfStream::of(&header, &resumed, (has_ended, age_ns));
+    let of_files = |header| Description::of(&header, &resumed, (has_ended, age_ns));
     let described = header.map(of_files).transpose();
     let described = described.map_err(NotOpened::Later)?;
     let place = resumed.places.swap_remove(0);

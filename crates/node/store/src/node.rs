@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catchment_agent::{FolderStore, Waker};
 use catchment_disk::{DiskConfig, DiskError};
@@ -200,6 +200,7 @@ impl<H: Host> Manager<H> {
     /// Carries out orders until the agent that gives them has ended, and then waits for all
     /// writers. Returns the name of one that had panicked.
     fn run(mut self, orders: &Receiver<Order>, answers: &Sender<Answer>) -> Option<String> {
+        let mut looked = Instant::now();
         loop {
             match orders.recv_timeout(LOOK_EVERY) {
                 Ok(order) => {
@@ -207,18 +208,26 @@ impl<H: Host> Manager<H> {
                         break;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => self.forget_ended(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if looked.elapsed() >= LOOK_EVERY {
+                looked = Instant::now();
+                self.forget_ended();
             }
         }
         self.host.end()
     }
 
-    /// Forgets writers that have ended as they were asked to, and the buffers of all that have.
+    /// Forgets writers that have ended as they were asked to, and the buffers of all that have. For
+    /// how long nothing had come is kept for the sender that has asked.
     fn forget_ended(&mut self) {
         let ended = self.writers.values_mut().filter(|one| one.has_ended.get());
         ended.for_each(|one| one.buffers = None);
-        self.writers.retain(|_, one| !one.has_ended.get() || one.state.has_failed());
+        let is_asked = |state: &StreamState| state.idle_ns.load(Relaxed) > 0;
+        self.writers.retain(|_, one| {
+            !one.has_ended.get() || one.state.has_failed() || is_asked(&one.state)
+        });
     }
 
     pub(crate) fn carry_out(&mut self, order: Order) -> Answer {
@@ -268,10 +277,11 @@ impl<H: Host> Manager<H> {
     ) -> Result<(Left, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
         let (mut fault, mut left, mut idle_ns) = (None, None, 0);
-        if let Some(running) = self.writers.get(&key.name) {
+        if let Some(running) = self.writers.get_mut(&key.name) {
             if !running.has_ended.get() {
                 return Err(later("its files are being closed".to_owned()));
             }
+            running.buffers = None;
             fault = running.state.fault.lock().clone();
             idle_ns = running.state.idle_ns.load(Relaxed);
             let state = Arc::clone(&running.state);

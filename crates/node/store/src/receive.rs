@@ -9,7 +9,7 @@ use catchment_encoder::Buffers;
 use catchment_net::LinkAccess;
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::described::LeftOfStream;
+use crate::described::Description;
 use crate::frames::StreamHeader;
 use crate::items::Item;
 use crate::sessions::Sessions;
@@ -67,7 +67,7 @@ pub(crate) struct OpenedStream {
     /// The highest writer generation that was granted before.
     pub(crate) generation: u64,
     /// What there is of it, if that was asked.
-    pub(crate) left: Option<LeftOfStream>,
+    pub(crate) left: Option<Description>,
 }
 
 /// A stream, as far as the agent has it.
@@ -88,7 +88,7 @@ pub(crate) struct Stream {
     pub(crate) taken: u64,
     pub(crate) is_new: bool,
     /// What there is of it, if a sender has asked, until one sends.
-    pub(crate) left: Option<Arc<LeftOfStream>>,
+    pub(crate) left: Option<Arc<Description>>,
     pub(crate) header: Option<StreamHeader>,
     pub(crate) generation: u64,
     /// The highest one that is on the disk, or why it could not be written; none while it is

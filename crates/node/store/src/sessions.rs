@@ -25,7 +25,7 @@ use catchment_wire::session::{
 use catchment_wire::storage_link::{self, Files, StoredFiles, StreamLog};
 use crossbeam_channel::Sender;
 
-use crate::described::LeftOfStream;
+use crate::described::Description;
 use crate::frames::{HeaderParts, Partial};
 use crate::receive::{Left, Order, Slot, Stream, Streams};
 use crate::state::NodeState;
@@ -92,7 +92,7 @@ pub(crate) struct Session {
     said: Said,
     ended: Option<Ended>,
     /// What there is of the stream, for a sender that asks, and what of that is to be said next.
-    left: Option<(Arc<LeftOfStream>, usize)>,
+    left: Option<(Arc<Description>, usize)>,
     header: HeaderParts,
     frame: Option<Partial>,
     /// Whether messages of a frame that is there already are on their way.

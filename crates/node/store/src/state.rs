@@ -429,7 +429,8 @@ impl NodeState {
     /// Shows a stream that an earlier node has left, behind those of this one.
     pub(crate) fn show_left(&self, stream: StreamState) {
         let mut streams = self.streams.lock();
-        if streams.len() < SHOWN_MAX {
+        let is_shown = streams.iter().any(|one| one.key.name == stream.key.name);
+        if !is_shown && streams.len() < SHOWN_MAX {
             streams.insert(0, Arc::new(stream));
         }
     }

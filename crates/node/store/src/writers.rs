@@ -2,7 +2,7 @@
 //!
 //! Nothing that a writer does waits for a disk. Writes and syncs are in the kernel; files are made,
 //! ended and removed by helper threads; and a writer that ends while something is under way is
-//! dropped on a thread of its own. So a disk that hangs stops no other stream.
+//! dropped on a thread of its own. So a disk that hangs stops no stream in another folder.
 //!
 //! A panic is that of all streams of the thread: each gets a fault that names the thread, and its
 //! session ends. Their files stay as a killed node leaves them, and are ended when the stream is
@@ -16,15 +16,24 @@ use crate::host::{Begun, Dropping};
 
 /// The agent's state.
 pub(crate) struct Writers {
-    writers: Vec<Begun<Disk>>,
-    /// Those that are begun.
+    /// Those that are begun. It goes first: whoever begins one later finds that.
     new: Receiver<Begun<Disk>>,
+    writers: Vec<Begun<Disk>>,
     dropping: Dropping,
 }
 
 impl Writers {
     pub(crate) fn new(writers: Vec<Begun<Disk>>, new: Receiver<Begun<Disk>>) -> Self {
-        Self { writers, new, dropping: Dropping::default() }
+        Self { new, writers, dropping: Dropping::default() }
+    }
+}
+
+impl Drop for Writers {
+    fn drop(&mut self) {
+        // Not one after the other: each may wait for its disk.
+        if std::thread::panicking() {
+            self.writers.iter().for_each(Begun::has_panicked);
+        }
     }
 }
 

@@ -270,7 +270,7 @@ impl Sessions {
         }
         stream.pass_on(Item::Close(close.sequence));
         stream.input = None;
-        stream.taken = close.sequence + 1;
+        (stream.taken, stream.left) = (close.sequence + 1, None);
         Ok(Ok(Some(BodyKind::Dropped)))
     }
 
@@ -403,7 +403,7 @@ impl Sessions {
                 let frame = partial.finish(&end, &records, header)?;
                 let frame = StoredFrame { taken_ns: self.now_ns, ..frame };
                 stream.state.take.took(self.now_ns.saturating_sub(begun_ns));
-                stream.taken = frame.end;
+                (stream.taken, stream.left) = (frame.end, None);
                 stream.pass_on(Item::Frame(Box::new(frame)));
                 self.state.count(|counters| &counters.frames_taken, 1);
                 self.state.count(|counters| &counters.bytes_taken, bytes);

@@ -1,5 +1,6 @@
 //! How a session opens: a hello with its log, a stream with a writer, and what is granted.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_wire::session::{
@@ -190,6 +191,10 @@ impl Sessions {
         }
         idle_ns.store(stream.idle_ns, Relaxed);
         is_given_up.store(true, Relaxed);
+        let left = Left { state: Some(Arc::clone(&stream.state)), idle_ns: 0 };
+        if !stream.state.has_ended.load(Relaxed) {
+            self.left.insert(key.name.clone(), left);
+        }
         self.streams.remove(&key.name);
         Ok(())
     }
