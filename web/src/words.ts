@@ -15,9 +15,11 @@ export const VERDICT_WORDS: Record<Level, string> = {
 };
 
 /** What a source's times suggest, as it is written into the configuration. */
-export function offsetsWords({ mean_ns, suggested_ns, window_ns, beyond_ns }: Offsets): string {
-  const mean = beyond_ns === null ? `Mean ${format.join(format.nanoseconds(mean_ns))}.`
-    : `Beyond the window: ${format.join(format.nanoseconds(beyond_ns))} from most events.`;
+export function offsetsWords({ count, mean_ns, suggested_ns, window_ns, beyond_ns }: Offsets): string {
+  const mean = beyond_ns !== null
+    ? `Outside the window of most events, by ${format.join(format.nanoseconds(beyond_ns))}.`
+    : count === 0 ? "In no event." : `Mean ${format.join(format.nanoseconds(mean_ns))}.`;
+  if (suggested_ns === null && count === 0) return `${mean} Nothing stands out around them: no time_offset is suggested.`;
   if (suggested_ns === null) return `${mean} Nothing stands out of what is in events by chance: no time_offset is suggested.`;
   const window = window_ns === null ? ""
     : ` With those of all sources build.time.window = "${window_ns} ns" holds 99.9 % of each.`;

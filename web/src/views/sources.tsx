@@ -194,8 +194,10 @@ function OffsetsView({ offsets }: { offsets: Offsets }) {
     <section aria-labelledby="offsets-title">
       <h3 id="offsets-title">Time less its events' times</h3>
       <p class="note">{offsetsWords(offsets)}</p>
-      <Histogram bars={{ edges, heights: bins, total: count, each: "in a bin" }} unit="ns" scale={ns}
-        label="Offset" />
+      {count > 0 && (
+        <Histogram bars={{ edges, heights: bins, total: count, each: "in a bin" }} unit="ns" scale={ns}
+          label="Offset" />
+      )}
       {beyond.length > 0 && (
         <Histogram bars={beyondBars(beyond)} unit="ns" scale={(edge) => ns(placedNs(edge))}
           label="Around events without it, beyond their window" />

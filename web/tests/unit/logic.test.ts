@@ -72,7 +72,9 @@ test("what a source's times suggest stands there as it is configured", () => {
   expect(words({ ...offsets, window_ns: null })).toBe('Mean 3.10 µs. Suggested: time_offset = "-3050 ns".');
   expect(words({ ...offsets, suggested_ns: null })).toContain("no time_offset is suggested");
   expect(words({ ...offsets, beyond_ns: 3_000_000, window_ns: null })).toBe(
-    'Beyond the window: 3.00 ms from most events. Suggested: time_offset = "-3050 ns".');
+    'Outside the window of most events, by 3.00 ms. Suggested: time_offset = "-3050 ns".');
+  expect(words({ ...offsets, count: 0, mean_ns: 0, bins: [0], suggested_ns: null, window_ns: null })).toBe(
+    "In no event. Nothing stands out around them: no time_offset is suggested.");
 });
 
 test("the share that is lost stands in the verdict's large words", () => {

@@ -227,7 +227,8 @@ entries! {
     /// Recorded fragments in frames that became durable in the spill of a target, whose storage
     /// node did not take them at that time.
     FragmentsSpilled = "fragments_spilled", Note;
-    /// Those of them that became durable at the storage node later, in the same run.
+    /// Those of them that became durable at the storage node later, in the same run; counted when
+    /// their spill file is removed.
     FragmentsForwarded = "fragments_forwarded", Note;
 }
 

@@ -135,12 +135,12 @@ impl FromStr for Offset {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let (size, is_behind) = match text.trim().strip_prefix('-') {
+        let (size, is_negative) = match text.trim().strip_prefix('-') {
             Some(size) => (size, true),
             None => (text, false),
         };
         let ns = i64::try_from(parse_duration_ns(size)?).unwrap_or(i64::MAX);
-        Ok(Self(if is_behind { -ns } else { ns }))
+        Ok(Self(if is_negative { -ns } else { ns }))
     }
 }
 

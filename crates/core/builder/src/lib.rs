@@ -60,6 +60,6 @@ pub use number::NumberMatcher;
 pub use owned::{KeyRule, OwnedKeys};
 pub use status::{BuilderStatus, Jump, Restart, SourceStatus, TooLarge};
 pub use time::{
-    Beyond, BeyondBin, ClockConfig, Flooding, Floods, Group, Late, Offsets, Suggested, TimeConfig,
-    TimeMatcher, Unmatched, WindowKind, regroup,
+    Beyond, BeyondBin, ClockConfig, Flooding, Floods, Group, Late, OFFSET_NS_MAX, Offsets,
+    Suggested, TimeConfig, TimeMatcher, Unmatched, WindowKind, regroup,
 };

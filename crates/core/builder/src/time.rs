@@ -50,7 +50,9 @@ use self::horizon::{Held, Horizon, Said};
 pub use self::offsets::{Offsets, Suggested};
 use self::pieces::Building;
 pub use self::regroup::{Group, regroup};
-pub use self::settings::{ClockConfig, Flooding, Late, TimeConfig, Unmatched, WindowKind};
+pub use self::settings::{
+    ClockConfig, Flooding, Late, OFFSET_NS_MAX, TimeConfig, Unmatched, WindowKind,
+};
 use crate::closing::{Closing, ClosingEvent};
 use crate::edges::Edges;
 use crate::excused::Excused;

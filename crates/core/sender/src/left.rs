@@ -1,4 +1,4 @@
-//! What a storage node has of a stream, as it says it to a sender that asks (section 5 of
+//! A storage node's description of a stream, sent to a sender that asks (section 5 of
 //! docs/spec/storage-link.md): in parts, of which each says where it belongs.
 
 use catchment_wire::session::{Fault, Fields as _};
@@ -27,6 +27,8 @@ pub struct LeftOfStream {
 #[derive(Default)]
 pub(crate) struct Asked {
     left: LeftOfStream,
+    /// Those that its first part says.
+    bytes: Option<u32>,
     is_whole: bool,
 }
 
@@ -42,6 +44,8 @@ impl Asked {
         if self.is_whole {
             return Ok(());
         }
+        let bytes = *self.bytes.get_or_insert(left.bytes);
+        exactly("bytes", left.bytes.into(), bytes.into())?;
         let file = &mut self.left.file;
         exactly("offset", left.offset.into(), file.len() as u64)?;
         parts.for_each(|part| file.extend_from_slice(&part.bytes));
@@ -60,14 +64,13 @@ impl Asked {
 
     /// All of it, once.
     pub(crate) fn take_whole(&mut self) -> Option<LeftOfStream> {
-        let is_whole = std::mem::take(&mut self.is_whole);
-        is_whole.then(|| std::mem::take(&mut self.left))
+        self.is_whole.then(|| std::mem::take(self).left)
     }
 
     /// The connection is gone: what has come in part comes again from its beginning.
     pub(crate) fn begin_again(&mut self) {
         if !self.is_whole {
-            self.left = LeftOfStream::default();
+            *self = Self::default();
         }
     }
 }

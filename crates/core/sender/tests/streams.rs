@@ -221,6 +221,7 @@ fn parts_of_what_a_node_has_follow_each_other_and_end_where_it_says() {
     };
     for (second, records, expected) in [
         (Left { offset: 0, ..left }, 1, fault("offset", 32, 0)),
+        (Left { offset: 32, bytes: 32, ..left }, 1, fault("bytes", 64, 32)),
         (Left { offset: 32, ..left }, 2, fault("the end of a part", 64, 96)),
         (Left { offset: 32, ..left }, 1, Ok(())),
     ] {

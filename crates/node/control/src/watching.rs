@@ -207,7 +207,12 @@ impl Watching {
         let number = moment.run.map(|(number, _)| number);
         if number != self.run {
             self.run = number;
+            let offsets = std::mem::take(&mut self.of_run.offsets);
             self.of_run = RunFigures::new();
+            if number.is_none() {
+                // The snapshot stays that of the run that has ended.
+                self.of_run.offsets = offsets;
+            }
             if let Some((sources, limits)) = self.next.take() {
                 self.watch_sources(sources, limits);
             }

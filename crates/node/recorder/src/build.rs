@@ -153,7 +153,7 @@ impl Agent for Build {
     /// Builds until all receive agents have ended and all frames are passed on.
     fn work(&mut self, now_ns: u64) -> Work {
         if now_ns >= self.status_due_ns {
-            self.show_status();
+            self.show_status(false);
             self.status_due_ns = now_ns + STATUS_INTERVAL_NS;
         }
         self.gate.apply(now_ns, &mut self.pipelines);
@@ -169,7 +169,7 @@ impl Agent for Build {
         }
         self.gate.settle(&self.pipelines);
         if self.pipelines.iter().all(|one| one.finished && one.waiting.is_empty()) {
-            self.show_status();
+            self.show_status(true);
             self.frames = None;
             self.waker.wake();
             return Work::ended();
@@ -179,7 +179,7 @@ impl Agent for Build {
 }
 
 impl Build {
-    fn show_status(&mut self) {
+    fn show_status(&mut self, is_last: bool) {
         let counters = &self.live.counters;
         for pipeline in &mut self.pipelines {
             let status = pipeline.builder.status();
@@ -223,7 +223,7 @@ impl Build {
                     self.live.warn_once(given_up(&self.live, source));
                 }
             }
-            self.live.show_offsets(pipeline.builder.offsets());
+            self.live.show_offsets(pipeline.builder.offsets(), is_last);
             match pipeline.kind {
                 Kind::Events => {
                     counters.events_open.store(status.open_events, Relaxed);

@@ -453,8 +453,8 @@ impl FrontEnds {
 }
 
 impl FrontEnd {
-    /// Whether it is *here*, or, if it is not, *away*, since nothing but an earlier session says
-    /// that there is such a front-end, or *expected*, since the configuration does.
+    /// Whether it is *here*, or, if it is not, *away* (known only from an earlier session) or
+    /// *expected* (known from the configuration).
     pub fn presence(&self) -> &'static str {
         match (self.is_connected, self.is_admitted) {
             (true, _) => "here",

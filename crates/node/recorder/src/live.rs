@@ -356,10 +356,14 @@ impl Live {
         live.other_sender.store(alignment.other_sender, Relaxed);
     }
 
-    /// Shows how far sources' times are from their events, if any are.
-    pub(crate) fn show_offsets(&self, offsets: &[Offsets]) {
-        if !offsets.is_empty() {
-            let mut shown = self.offsets.lock();
+    /// Shows how far sources' times are from their events, if any are. While a reader copies them
+    /// it does so the next time, but for the last.
+    pub(crate) fn show_offsets(&self, offsets: &[Offsets], is_last: bool) {
+        if offsets.is_empty() {
+            return;
+        }
+        let shown = if is_last { Some(self.offsets.lock()) } else { self.offsets.try_lock() };
+        if let Some(mut shown) = shown {
             shown.clear();
             shown.extend_from_slice(offsets);
         }

@@ -2,8 +2,8 @@
 
 use catchment_builder::{
     Builder, BuilderConfig, BuilderStatus, ClockConfig, ConfigError as Refused, Flooding, Fragment,
-    Late, Matched, Matcher, NumberMatcher, Offsets, SourceNote, SourceRole, TimeConfig,
-    TimeMatcher, Unmatched, WindowKind,
+    Late, Matched, Matcher, NumberMatcher, OFFSET_NS_MAX, Offsets, SourceNote, SourceRole,
+    TimeConfig, TimeMatcher, Unmatched, WindowKind,
 };
 use catchment_frame::Pattern;
 use catchment_model::units::{Offset, Time};
@@ -274,14 +274,13 @@ impl RecorderConfig {
 
     /// Checks that all sources can be matched by the rule, and its settings.
     pub(crate) fn check_rule(&self) -> Result<(), ConfigError> {
+        self.check_offsets()?;
         for (index, source) in self.sources.iter().enumerate() {
             self.check_matched(index, source)?;
         }
         let Some(time) = self.time_config() else {
             let rule = &self.build.time;
-            let given = rule.window_ns.is_some()
-                || rule.fragments_max.is_some()
-                || !rule.offsets.is_empty();
+            let given = rule.window_ns.is_some() || rule.fragments_max.is_some();
             return require(!given, "build.time", "build.match = \"time\" beside it", "number");
         };
         let is_given = self.build.time.window_ns.is_some();
@@ -290,11 +289,6 @@ impl RecorderConfig {
         let useless = self.build.time.openers.iter().find(|pattern| !names(pattern));
         let got = useless.map_or(String::new(), ToString::to_string);
         require(useless.is_none(), "build.time.openers", "names of sources", got)?;
-        let offsets = self.build.time.offsets.iter().enumerate();
-        for (index, TimeOffset { sources, .. }) in offsets {
-            let key = format!("build.time.offsets[{index}].sources");
-            require(names(sources), &key, "names of sources", sources)?;
-        }
         let all = self.own.are_all();
         require(all, "run.own", "all events: nodes that share a run build by number", "some")?;
         match time.check(&builder_config(self)) {
@@ -309,6 +303,24 @@ impl RecorderConfig {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks the offsets of sources by their names, before those of the sources, which they
+    /// replace. What names nothing now may name a source that will be admitted.
+    fn check_offsets(&self) -> Result<(), ConfigError> {
+        let offsets = self.build.time.offsets.iter().enumerate();
+        for (index, TimeOffset { sources, offset_ns }) in offsets {
+            let path = |key: &str| format!("build.time.offsets[{index}].{key}");
+            let expected = "build.match = \"time\" beside it";
+            require(self.is_by_time(), &path("offset"), expected, "number")?;
+            let size_ns = offset_ns.unsigned_abs();
+            let expected = "at most a day, in ns";
+            require(size_ns <= OFFSET_NS_MAX, &path("offset"), expected, size_ns)?;
+            let is_useful = !self.accept.is_empty()
+                || self.sources.iter().any(|source| sources.fits(&source.name));
+            require(is_useful, &path("sources"), "names of sources", sources)?;
+        }
+        Ok(())
     }
 
     /// Checks that a source has what the run's rule matches by.

@@ -71,7 +71,7 @@ impl<'a> AskedNode<'a> {
             return refused("a storage node is not its only target");
         };
         match (node.addresses.len(), spill) {
-            _ if !required => return refused("it needs no target"),
+            _ if !required => return refused("its storage node is not required"),
             (1, None) => {}
             (1, Some(_)) => return refused("a part of it may be in the spill of its storage node"),
             _ => return refused("several storage nodes share its frames"),
@@ -96,7 +96,12 @@ impl<'a> AskedNode<'a> {
         let of_stream = answer(&mut link).map_err(failed)?;
         let session = &link.session;
         let left = NodeLeft::read(of_stream, session.next(), session.generation());
-        left.map_err(|why| failed((why, false)))
+        let left = left.map_err(|why| failed((why, false)))?;
+        let of = (left.header.run, left.header.stream, left.header.variant);
+        match of == (self.run, self.stream, self.variant) {
+            true => Ok(left),
+            false => Err(failed(("it describes another stream".to_owned(), false))),
+        }
     }
 
     fn link(&self) -> Result<StoreLink, RecorderError> {
@@ -151,9 +156,10 @@ fn answer(link: &mut StoreLink) -> Result<LeftOfStream, (String, bool)> {
         left = left.or_else(|| link.session.take_left());
         if left.is_some() {
             link.session.finish();
-        } else if Instant::now() >= until {
-            let why = why.unwrap_or_else(|| "it has not answered".to_owned());
-            return Err((why, true));
+        }
+        if Instant::now() >= until {
+            let none = || why.unwrap_or_else(|| "it has not answered".to_owned());
+            return left.ok_or_else(|| (none(), true));
         }
         if moved == 0 {
             std::thread::sleep(ASK_POLL);
@@ -257,7 +263,7 @@ mod tests {
             (vec![node(), beside], "is not its only target"),
             (vec![TargetConfig { place: several, ..node() }], "share its frames"),
             (vec![TargetConfig { spill, ..node() }], "may be in the spill"),
-            (vec![TargetConfig { required: false, ..node() }], "needs no target"),
+            (vec![TargetConfig { required: false, ..node() }], "is not required"),
         ] {
             let refused = refused(&config(targets)).expect("why");
             assert!(refused.starts_with("cannot continue run-1: ") && refused.contains(why));

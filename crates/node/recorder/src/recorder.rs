@@ -101,7 +101,7 @@ pub enum RecorderError {
         /// What differs.
         what: &'static str,
     },
-    /// Its targets are not one storage node alone, which could be asked for it.
+    /// Its only target is not a single storage node, so that nothing can be asked.
     #[error("cannot continue {name}: {why}")]
     NodeTarget {
         /// The run's name.

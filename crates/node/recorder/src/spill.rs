@@ -99,6 +99,8 @@ pub(crate) struct Spill {
     forwarded: Vec<u64>,
     /// What is to be said of files.
     warnings: Vec<String>,
+    /// When files that were forwarded are removed again, if they are refused; otherwise 0.
+    retry_at_ns: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -272,6 +274,7 @@ impl Spill {
             others_bytes: 0,
             forwarded: Vec::new(),
             warnings: Vec::new(),
+            retry_at_ns: 0,
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use catchment_telemetry::Clock;
 use serde::Serialize;
 
-/// Counts of a spill, which its writer and its forwarder share.
+/// Counts of a spill, of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct SpillCounts {
     frames_spilled: AtomicU64,

@@ -355,7 +355,7 @@ impl StoreTarget {
             self.durable_ns = self.durable_ns.map(|_| self.now_ns);
         }
         if let Some(backlog) = self.backlog.as_mut().filter(|_| !self.nodes.are_several()) {
-            let warnings = backlog.spill.remove_below(durable);
+            let warnings = backlog.spill.remove_below(durable, self.now_ns);
             warnings.into_iter().for_each(|text| self.ledger.warn_once(text));
             self.ledger.moved(Entry::FragmentsForwarded, &backlog.spill.take_forwarded());
             self.nodes.all[index].has_all_below(durable.min(self.end));

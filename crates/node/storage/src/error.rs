@@ -45,6 +45,14 @@ pub enum StorageError {
         /// The reason.
         problem: String,
     },
+    /// Events that cannot be built again from their fragments.
+    #[error("events of source {name} cannot be built again: {problem}")]
+    NotRebuilt {
+        /// The source.
+        name: String,
+        /// The reason.
+        problem: &'static str,
+    },
     /// The caller stopped the operation before its end.
     #[error("stopped before its end")]
     Stopped,
@@ -276,6 +284,7 @@ impl StorageError {
             | Self::Read { .. }
             | Self::Write { .. }
             | Self::Unwritable { .. }
+            | Self::NotRebuilt { .. }
             | Self::Stopped
             | Self::Blank { .. }
             | Self::NoFiles { .. }

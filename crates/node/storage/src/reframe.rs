@@ -52,6 +52,8 @@ pub struct Rebuilt {
     pub time: TimeConfig,
     /// Which sources flood at the run's start: none.
     pub floods: Floods,
+    /// How long before the key of an event, as it was recorded, its fragments may be.
+    pub before_ns: u64,
     /// By source, what is added to its times: where its offset was wrong. Empty: nothing.
     pub shifts_ns: Vec<i64>,
     /// The new run's configuration.

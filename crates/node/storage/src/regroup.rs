@@ -1,4 +1,5 @@
-//! Events by time that are built again, with another window: the same fragments in other rows.
+//! Events by time that are built again, with another window, other openers or other offsets: the
+//! same fragments in other rows.
 //!
 //! The fragments of a source stay in their order, which is that of their times, so that its payload
 //! stays as it is. Late fragments stay rows of their own, behind the fragment that they followed.
@@ -12,7 +13,6 @@ use catchment_model::{Entry, EventFlags, Piece, SourceId};
 use crate::error::StorageError;
 use crate::events_buffer::{EventsBuffer, Fragments};
 use crate::reframe::Rebuilt;
-use crate::write::unwritable;
 
 /// The schema of events that are built again: beside a fragment in no event nobody is expected,
 /// which a column must say.
@@ -61,10 +61,8 @@ impl EventsBuffer {
         for (source, info) in self.sources.iter().zip(sources) {
             let there = rows.clone().filter(|&row| source.valid[row]);
             let own: VecDeque<Piece> = there.flat_map(|row| source.of_row(row)).collect();
-            let refused = |problem| {
-                let what = format!("another window for source {}", info.name);
-                Err(unwritable(&what, problem))
-            };
+            let refused =
+                |problem| Err(StorageError::NotRebuilt { name: info.name.clone(), problem });
             if own.iter().any(|piece| piece.time_ns == 0) {
                 return refused("it has fragments without a time of their own");
             }
@@ -115,9 +113,11 @@ impl EventsBuffer {
             WindowKind::First => time.window_ns,
             WindowKind::Gap => time.span_ns_max,
         };
-        // What is read next is not before the last key, but for a source that is moved back.
+        // What is read next is not before the last key, but for what was recorded ahead of an
+        // event's key, which may open an event now, and a source that is moved back.
         let back_ns = rebuilt.shifts_ns.iter().min().map_or(0, |ns| ns.min(&0).unsigned_abs());
-        let reach_ns = time.before_ns.saturating_add(span_ns).saturating_add(back_ns);
+        let ahead_ns = rebuilt.before_ns.saturating_add(back_ns);
+        let reach_ns = time.before_ns.saturating_add(span_ns).saturating_add(ahead_ns);
         let settled_ns = self.read_key.saturating_sub(reach_ns);
         let settled = self.keys.partition_point(|&key| key < settled_ns);
         // Each group is one row, beside those of late fragments.

@@ -251,7 +251,9 @@ fn rebuilt(time: TimeConfig, shift_ns: i64, copy: bool) -> Rebuilt {
     shifts_ns[sources - 1] = shift_ns;
     let floods = Floods::new(&time, sources as u32, 1_000_000_000);
     let variant = (1 << 31) + time.window_ns as u32 + shift_ns.unsigned_abs() as u32;
-    Rebuilt { time, floods, shifts_ns, config: String::new(), variant, copy }
+    // Each row was one fragment, and its key was the time of that.
+    let before_ns = 0;
+    Rebuilt { time, floods, before_ns, shifts_ns, config: String::new(), variant, copy }
 }
 
 const EVENTS: u64 = 10;

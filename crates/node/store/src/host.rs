@@ -80,7 +80,11 @@ impl<S: FolderStore> Begun<S> {
 
 /// A panic is that of all streams of its thread: their sessions end.
 impl<S: FolderStore> Begun<S> {
-    pub(crate) fn has_panicked(&self) {
+    /// Gives its stream a fault if it is dropped since its thread panics.
+    pub(crate) fn note_panic(&self) {
+        if !std::thread::panicking() {
+            return;
+        }
         let thread = std::thread::current();
         let reason = format!("the thread {} has failed", thread.name().unwrap_or_default());
         *self.writer.state.fault.lock() = Some(Fault { reason, cuts: Vec::new(), before: None });
@@ -89,9 +93,7 @@ impl<S: FolderStore> Begun<S> {
 
 impl<S: FolderStore> Drop for Begun<S> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.has_panicked();
-        }
+        self.note_panic();
     }
 }
 

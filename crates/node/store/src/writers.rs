@@ -31,9 +31,7 @@ impl Writers {
 impl Drop for Writers {
     fn drop(&mut self) {
         // Not one after the other: each may wait for its disk.
-        if std::thread::panicking() {
-            self.writers.iter().for_each(Begun::has_panicked);
-        }
+        self.writers.iter().for_each(Begun::note_panic);
     }
 }
 

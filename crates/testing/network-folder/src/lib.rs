@@ -62,6 +62,14 @@ impl NetworkFolder {
     /// # Panics
     /// It cannot be mounted, and the environment has `CATCHMENT_NEEDS_FUSE`.
     pub fn mount(refused: Refused) -> Option<Self> {
+        // SAFETY: it takes nothing, and does not fail.
+        if unsafe { libc::geteuid() } != 0 {
+            // Another user may mount it by way of fusermount3, but cannot unmount it as this does.
+            let is_needed = std::env::var_os("CATCHMENT_NEEDS_FUSE").is_some();
+            assert!(!is_needed, "CATCHMENT_NEEDS_FUSE is set, and this is not root");
+            println!("not run: FUSE: this is not root");
+            return None;
+        }
         let [mount, behind] = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
         let shared = Arc::<Shared>::default();
         let session = PassedOn::begin(behind.path(), Arc::clone(&shared), refused)

@@ -60,14 +60,16 @@ pub(crate) struct Frozen {
 pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Vec<Frozen>)> {
     let made = !bench.scratch.exists();
     std::fs::create_dir_all(&bench.scratch)?;
-    let found = record_all(bench, hz);
+    let mut found = Vec::new();
+    let ended = record_all(bench, hz, &mut found);
     if made {
         std::fs::remove_dir(&bench.scratch).ok();
     }
-    let (found, refused) = match found {
-        Ok(found) => (found, None),
+    let why = match ended {
+        Ok(true) => None,
+        Ok(false) => Some("No rate was found at which both folders take everything.".to_owned()),
         Err(error) if error.is::<NotMounted>() || is_no_space(&error) => {
-            (Vec::new(), Some(error.to_string()))
+            Some(format!("Not run{}: {error}.", if found.is_empty() { "" } else { " further" }))
         }
         Err(error) => return Err(error),
     };
@@ -93,13 +95,14 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
          60 of 75 s, the required one for 5 s. Not taken: what the best-effort one did not get, as \
          its ledger counts it. Memory: chunks at their fullest.",
     );
-    if let Some(refused) = refused {
-        section = section.note(format!("Not run: {refused}."));
+    if let Some(why) = why {
+        section = section.note(why);
     }
     Ok((section, found))
 }
 
-fn record_all(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<Vec<Frozen>> {
+/// Adds a row for each freeze, as long as there is room. Returns whether there is a rate for them.
+fn record_all(bench: &mut Bench<'_>, hz: f64, found: &mut Vec<Frozen>) -> anyhow::Result<bool> {
     let [required, best_effort] =
         ["required", "best-effort"].map(|name| Mount::make(&bench.scratch, name, FOLDER_BYTES));
     let folders = [required?, best_effort?];
@@ -111,14 +114,14 @@ fn record_all(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<Vec<Frozen>> {
         let takes_all = point.targets.iter().all(|target| target.not_taken_bytes == 0);
         Ok(Try { reached: point.whole && point.rate_kept && takes_all, value: () })
     })?;
-    let Some((hz, _)) = most else { return Ok(Vec::new()) };
+    let Some((hz, _)) = most else { return Ok(false) };
     let seconds = if bench.quick { 3.0 } else { SECONDS };
-    let row = |freeze: Freeze| {
+    for freeze in FREEZES {
         bench.now(freeze.name)?;
         let point = record(bench, &folders, freeze, (hz / 2.0, seconds))?;
-        Ok(Frozen { name: freeze.name, point })
-    };
-    FREEZES.into_iter().map(row).collect()
+        found.push(Frozen { name: freeze.name, point });
+    }
+    Ok(true)
 }
 
 fn record(

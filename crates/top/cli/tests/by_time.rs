@@ -4,6 +4,7 @@ use std::io::Read;
 use std::net::UdpSocket;
 use std::path::Path;
 
+use catchment_fixtures::wait_while;
 use catchment_model::{Entry, EventFlags, Piece, SourceId};
 use catchment_storage::{Run, Verdict, audit, verify};
 use catchment_wire::layouts::{Layouts, Values};
@@ -275,6 +276,9 @@ fn a_board_far_beyond_the_window_is_seen_and_brought_to_the_others() {
         for (board, ticks) in [(0, 0), (1, 3), (2, 37_500)] {
             boards.send(board, 1_000_000 + event * 125_000 + ticks, 40);
         }
+        if event % 100 == 99 {
+            wait_until_read(port, 3);
+        }
     }
     interrupt(child);
     let mut rest = String::new();
@@ -289,6 +293,17 @@ fn a_board_far_beyond_the_window_is_seen_and_brought_to_the_others() {
     assert!(found.iter().any(is_found), "{rest}");
     assert!(line("board-0 ").trim_end().ends_with(" 0 ns"), "{rest}");
     assert!(line("board-1 ").trim_end().ends_with(" -24 ns"), "{rest}");
+}
+
+/// Waits until the sockets of so many boards are empty, so that nothing is lost there.
+fn wait_until_read(port: u16, boards: u16) {
+    let is_unread = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (_, local) = words[1].rsplit_once(':').expect("an address and a port");
+        let local = u16::from_str_radix(local, 16).expect("a port");
+        (port..port + boards).contains(&local) && !words[4].ends_with(":00000000")
+    };
+    wait_while(|| std::fs::read_to_string("/proc/net/udp").unwrap().lines().skip(1).any(is_unread));
 }
 
 /// Of each event its key, and the boards in it.

@@ -128,7 +128,6 @@ pub(crate) fn check(
             Some(key) => format!("accept[{index}]{key}"),
             // Patterns of names may be of those that will come.
             None if ["build.time.openers", "targets"].contains(&&*error.key) => continue,
-            None if error.key.starts_with("build.time.offsets[") => continue,
             None => error.key.clone(),
         };
         return Err(located.expected(&key, &error.expected, &error.got));
@@ -264,6 +263,37 @@ mod tests {
             let source = AdmittedSource { name: "camera-1".to_owned(), accept: 0 };
             let recorder = checked(&with_admitted(&text, &[source]).unwrap()).unwrap();
             assert_eq!(recorder.check_run(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn offsets_may_name_front_ends_that_are_not_admitted_yet() {
+        let by_time = "match = \"time\", time = { window = \"1 us\",";
+        let with = |build: &str, offset: &str| {
+            let offsets = format!("[{{ sources = \"camera-2\", offset = \"{offset}\" }}]");
+            format!(
+                "build = {{ {build} offsets = {offsets} }} }}\n[[listen]]\n\
+                 address = \"127.0.0.1:7304\"\n[[sources]]\nname = \"own\"\nvia = \"link\"\n\
+                 [[accept]]\nsenders = \"camera-*\"\n"
+            )
+        };
+        let base = with(by_time, "-3 us");
+        assert_eq!(checked(&base).unwrap().sources.len(), 1);
+        let mut whole = base;
+        for name in ["camera-1", "camera-2"] {
+            let source = AdmittedSource { name: name.to_owned(), accept: 0 };
+            whole = with_admitted(&whole, &[source]).unwrap();
+            checked(&whole).unwrap();
+        }
+        let sources = checked(&whole).unwrap().sources;
+        let offsets: Vec<i64> = sources.iter().map(|source| source.clock.offset_ns).collect();
+        assert_eq!(offsets, [0, 0, -3_000]);
+        for (text, expected) in [
+            (with(by_time, "25 h"), "offsets[0].offset: expected at most a day"),
+            (with("time = {", "1 us"), "offsets[0].offset: expected build.match = \"time\""),
+        ] {
+            let refused = checked(&text).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
         }
     }
 

@@ -65,6 +65,7 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Read { .. }
         | StorageError::Write { .. }
         | StorageError::Unwritable { .. }
+        | StorageError::NotRebuilt { .. }
         | StorageError::BeingRecorded { .. }
         | StorageError::Stopped) => CatchmentError::new_err(text(&error)),
     }

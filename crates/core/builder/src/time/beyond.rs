@@ -7,9 +7,9 @@
 //! counted, in four bins to each doubling of the distance, up to 10 s. The fronts of the queues and
 //! the times taken last say all of this: between the looks it costs a counter.
 //!
-//! The times of a source that has nothing to do with the events are the rarer, the farther they
-//! are: that holds for the distance to the next one of any sequence of times. So bins that rise
-//! above all nearer ones are a *peak*: the source is there, and its offset is wrong by as much.
+//! For a source unrelated to the events, nearest times become rarer with distance: that holds for
+//! the distance to the next one of any sequence of times. So bins that rise above all nearer ones
+//! are a *peak*: the source is there, and its offset is wrong by as much.
 //! Between triggers of an exact period it is not known which one a fragment belongs to: the nearest
 //! is taken.
 

@@ -219,7 +219,8 @@ const WINDOW_NS_MAX: u64 = 1_000_000_000;
 const SPAN_NS_MAX: u64 = SPAN_WINDOWS * WINDOW_NS_MAX;
 const FRAGMENTS_MAX: u32 = 65_535;
 const LONG_NS_MAX: u64 = 3_600_000_000_000;
-const OFFSET_NS_MAX: u64 = 24 * LONG_NS_MAX;
+/// How far the offset of a clock may be from none: a day.
+pub const OFFSET_NS_MAX: u64 = 24 * LONG_NS_MAX;
 const RATE_HZ_MAX: u64 = 1_000_000_000_000;
 /// A clock's cycle in time-outs, at least: a claim is decided within two of them.
 const CYCLE_TIMEOUTS: u64 = 4;

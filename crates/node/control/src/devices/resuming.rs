@@ -54,6 +54,9 @@ impl Recording {
         let Some(name) = name.map(|name| name.to_string_lossy().into_owned()) else {
             return Ok(None);
         };
+        if resume.is_zero() {
+            return Ok(None);
+        }
         let emulated = job.configuration.emulates();
         let run_id = row.id.or(config.run_id);
         let config = RecorderConfig { run_number: row.number, run_id, emulated, ..config.clone() };

@@ -108,7 +108,9 @@ impl Backlog {
     /// Counts, once, that so many frames from the next one on, below `until`, cannot be read.
     fn count_lost(&mut self, until: u64, lost: u64, say: &mut dyn FnMut(String)) {
         let uncounted = self.spill.count_lost(self.next, until);
+        let call = self.spill.counts.call();
         let are_removed = self.spill.is_removed_between(self.next, until);
+        drop(call);
         self.spill.counts.lost(uncounted.min(lost), are_removed);
         say(format!(
             "{lost} spilled frames from number {} on cannot be read in {}, and are not sent",

@@ -62,8 +62,10 @@ impl Dealt {
         let _dealt_again = self.nodes.look(now_ns);
         moved += self.backlog.deal(&mut self.nodes, say);
         let below = self.backlog.dealt_below(&self.nodes);
-        self.backlog.spill.remove_below(below).into_iter().for_each(say);
-        let is_sent = self.backlog.is_read() && self.nodes.spilled().next().is_none();
+        self.backlog.spill.remove_below(below, now_ns).into_iter().for_each(say);
+        let is_sent = self.backlog.is_read()
+            && self.nodes.spilled().next().is_none()
+            && !self.backlog.spill.keeps_forwarded();
         moved += self.send(is_sent);
         if is_sent && self.has_all_ended(now_ns) {
             return (moved, Some(Ok(())));

@@ -9,6 +9,7 @@ use catchment_model::Entry;
 
 use super::files::is_removed;
 use super::{DAMAGED, HEADER_NAME, LOCK_NAME, ListedFile, Spill, StreamLock, add};
+use crate::file_steps::RETRY_NS;
 
 impl Spill {
     /// Fragments that have become durable at nodes since this was asked last, by source: those of
@@ -19,61 +20,84 @@ impl Spill {
 
     /// The frames below that number are durable at the node: removes the files that have nothing
     /// else. Returns warnings about files that are kept.
-    pub(crate) fn remove_below(&mut self, durable: u64) -> Vec<String> {
+    pub(crate) fn remove_below(&mut self, durable: u64, now_ns: u64) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
         let done: Vec<u32> =
             self.files.iter().filter(|(_, file)| file.end <= durable).map(|one| *one.0).collect();
         if done.is_empty() {
+            self.retry_at_ns = 0;
+            return warnings;
+        }
+        if now_ns < self.retry_at_ns {
             return warnings;
         }
         let _call = self.counts.call();
         // First, so that the next program does not take them for files that somebody has removed.
         if done.iter().any(|index| self.lock.listed(*index).is_some())
-            && let Err(error) = self.lock.set_below(durable)
+            && self.lock.set_below(durable).is_err()
         {
-            let folder = self.folder.display();
-            warnings.push(format!("files in {folder} stay that were forwarded: {error}"));
-            return warnings;
+            // A full file system has room for the line once a file is gone: after a kill before
+            // it is written, that file is counted as lost.
+            let whole = done.iter().find(|index| self.files[*index].damage.is_none());
+            if let Some(&index) = whole {
+                self.remove_file(index, &mut warnings);
+            }
+            if let Err(error) = self.lock.set_below(durable) {
+                self.retry_at_ns = now_ns.saturating_add(RETRY_NS);
+                let folder = self.folder.display();
+                warnings.push(format!("files in {folder} stay that were forwarded: {error}"));
+                return warnings;
+            }
         }
-        for index in done {
-            let is_open = self.writer.file_bytes().is_some()
-                && self.files.last_key_value().is_some_and(|(last, _)| *last == index);
-            let Some(file) = self.files.get_mut(&index) else { continue };
-            // Written, and not synced yet.
-            if is_open && file.frames == 0 {
-                continue;
-            }
-            let path = file.path.clone();
-            let forwarded = self.readable_fragments(index);
-            add(&mut self.forwarded, &forwarded);
-            let Some(file) = self.files.get_mut(&index) else { continue };
-            let removed = match &file.damage {
-                Some(damage) => {
-                    let aside = path.with_extension(DAMAGED);
-                    let renamed = std::fs::rename(&path, &aside);
-                    let kept = renamed.as_ref().map(|()| format!("kept as {}", aside.display()));
-                    let kept = kept.unwrap_or_else(|_| "not kept".to_owned());
-                    warnings.push(format!("{damage}; the file is {kept}"));
-                    renamed
-                }
-                None if is_open => self.writer.remove(&path),
-                None => std::fs::remove_file(&path),
-            };
-            if let Err(error) = removed
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                warnings.push(format!("cannot remove {}: {error}", path.display()));
-            }
-            let own = self.frames.iter().filter(|((_, of), _)| *of == index);
-            let lost = own.filter(|(_, place)| place.is_unreadable).count() as u64;
-            if let Some(file) = self.files.remove(&index) {
-                self.counts.removed(file.frames, lost.min(file.frames), file.bytes);
-                self.counts.damaged(u64::from(file.damage.is_some()));
-            }
-            self.frames.retain(|(_, of), _| *of != index);
-            self.reader.take_if(|(open, _)| *open == index);
-        }
+        self.retry_at_ns = 0;
+        done.into_iter().for_each(|index| self.remove_file(index, &mut warnings));
         warnings
+    }
+
+    /// Whether files stay that were forwarded, since the folder does not take what must be written
+    /// before.
+    pub(super) fn keeps_forwarded(&self) -> bool {
+        self.retry_at_ns > 0
+    }
+
+    /// Removes a file of which everything was forwarded, or keeps it aside if it is damaged.
+    fn remove_file(&mut self, index: u32, warnings: &mut Vec<String>) {
+        let is_open = self.writer.file_bytes().is_some()
+            && self.files.last_key_value().is_some_and(|(last, _)| *last == index);
+        let Some(file) = self.files.get(&index) else { return };
+        // Written, and not synced yet.
+        if is_open && file.frames == 0 {
+            return;
+        }
+        let path = file.path.clone();
+        let forwarded = self.readable_fragments(index);
+        add(&mut self.forwarded, &forwarded);
+        let Some(file) = self.files.get(&index) else { return };
+        let removed = match &file.damage {
+            Some(damage) => {
+                let aside = path.with_extension(DAMAGED);
+                let renamed = std::fs::rename(&path, &aside);
+                let kept = renamed.as_ref().map(|()| format!("kept as {}", aside.display()));
+                let kept = kept.unwrap_or_else(|_| "not kept".to_owned());
+                warnings.push(format!("{damage}; the file is {kept}"));
+                renamed
+            }
+            None if is_open => self.writer.remove(&path),
+            None => std::fs::remove_file(&path),
+        };
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            warnings.push(format!("cannot remove {}: {error}", path.display()));
+        }
+        let own = self.frames.iter().filter(|((_, of), _)| *of == index);
+        let lost = own.filter(|(_, place)| place.is_unreadable).count() as u64;
+        if let Some(file) = self.files.remove(&index) {
+            self.counts.removed(file.frames, lost.min(file.frames), file.bytes);
+            self.counts.damaged(u64::from(file.damage.is_some()));
+        }
+        self.frames.retain(|(_, of), _| *of != index);
+        self.reader.take_if(|(open, _)| *open == index);
     }
 
     /// Fragments of the frames of a file that could be read, by source, if it is of this run.
@@ -102,6 +126,7 @@ impl Spill {
     /// Another takes over what waits: it counts here no more. Frames below that number are durable
     /// at nodes. Returns warnings, such as that about frames that nobody can take over.
     pub(crate) fn hand_over(mut self, below: u64) -> Vec<String> {
+        let below = below.max(self.forwarded_below());
         // What was synced can be read nevertheless.
         let _call = self.counts.call();
         let _closed = self.close();

@@ -394,7 +394,7 @@ impl ToOne {
             self.link.go_on(0);
         }
         let durable = self.link.session.durable();
-        let said = self.backlog.spill.remove_below(durable);
+        let said = self.backlog.spill.remove_below(durable, now_ns);
         said.into_iter().for_each(|text| watched.say(text));
         let run_end = self.backlog.spill.run_end();
         let is_done = durable >= self.end && run_end.is_none_or(|end| durable > end);

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! A file whose line is there is gone because its frames are durable at nodes, if `below` says so,
-//! or because somebody has removed it. Where there is a single node, its positions say that.
+//! or because somebody has removed it. With a single node, the node's positions say that.
 //!
 //! A line counts once its end is there. The file gets its name when its first lines are durable and
 //! it is locked, so that no other program takes it before.
@@ -103,6 +103,8 @@ pub(crate) struct StreamLock {
     pid: Option<u32>,
     /// Where a line begins that has no end.
     torn_at: Option<u64>,
+    /// Whether what this program has written is durable.
+    is_synced: bool,
 }
 
 /// What a folder is.
@@ -154,6 +156,7 @@ impl StreamLock {
             path,
             pid: Some(pid),
             torn_at: None,
+            is_synced: true,
         })
     }
 
@@ -195,6 +198,7 @@ impl StreamLock {
             path,
             pid,
             torn_at,
+            is_synced: true,
         })))
     }
 
@@ -240,10 +244,10 @@ impl StreamLock {
     /// The system refuses.
     pub(crate) fn set_below(&mut self, below: u64) -> io::Result<()> {
         if self.below.is_none_or(|before| below > before) {
-            self.write(&format!("below {below}\n"))?;
+            self.append(&format!("below {below}\n"))?;
             self.below = Some(below);
         }
-        Ok(())
+        self.sync()
     }
 
     /// A file is closed, or some of its frames are durable at nodes.
@@ -322,11 +326,13 @@ impl StreamLock {
     /// The system refuses.
     fn write_lost(&mut self) -> io::Result<()> {
         let written = self.lost.len() - self.unwritten_lost;
-        let lines = self.lost[written..].iter().take(LOST_MAX);
-        let text: String = lines.map(|one| format!("lost {}-{}\n", one.start, one.end)).collect();
-        if !text.is_empty() {
+        let lines = &self.lost[written..][..self.unwritten_lost.min(LOST_MAX)];
+        let count = lines.len();
+        let line = |one: &Range<u64>| format!("lost {}-{}\n", one.start, one.end);
+        let text: String = lines.iter().map(line).collect();
+        if count > 0 {
             self.write(&text)?;
-            self.unwritten_lost = 0;
+            self.unwritten_lost -= count;
         }
         Ok(())
     }
@@ -342,6 +348,11 @@ impl StreamLock {
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
+        self.append(text)?;
+        self.sync()
+    }
+
+    fn append(&mut self, text: &str) -> io::Result<()> {
         if let Some(bytes) = self.torn_at {
             self.file.set_len(bytes)?;
             self.torn_at = None;
@@ -352,7 +363,17 @@ impl StreamLock {
             return Err(error);
         }
         self.bytes += text.len() as u64;
-        self.file.sync_data()
+        self.is_synced = false;
+        Ok(())
+    }
+
+    /// Has what was appended be durable.
+    fn sync(&mut self) -> io::Result<()> {
+        if !self.is_synced {
+            self.file.sync_data()?;
+            self.is_synced = true;
+        }
+        Ok(())
     }
 
     /// Removes the file: the folder is no stream any more.

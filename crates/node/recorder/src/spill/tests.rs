@@ -81,7 +81,7 @@ fn numbers_between_those_of_a_removed_file_are_not_lost() {
     std::fs::remove_file(path(folder.path(), 0)).unwrap();
     let (numbers, mut spill) = sent(spill);
     assert_eq!((numbers, lost(&counts)), (vec![12, 14, 20], [3, 3]));
-    spill.remove_below(21);
+    spill.remove_below(21, 0);
     assert_eq!((spill.is_empty(), counts.read().frames_forwarded), (true, 3));
 }
 
@@ -101,11 +101,13 @@ fn files_removed_between_two_programs_are_counted_once() {
         let counts = Arc::<SpillCounts>::default();
         let mut spill = left(folder.path(), &counts);
         assert_eq!(lost(&counts), [4, 4]);
-        let warnings = spill.remove_below(0).join("\n");
+        let warnings = spill.remove_below(0, 0).join("\n");
         assert!(warnings.contains("4 spilled frames are lost"), "{warnings}");
         let (numbers, spill) = sent(spill);
         assert_eq!((numbers, lost(&counts)), (vec![12, 14], [4, 4]));
         spill.hand_over(13);
+        // One that forwards nothing.
+        left(folder.path(), &Arc::default()).hand_over(0);
         // What is left of the other one.
         std::fs::remove_file(path(folder.path(), 1)).unwrap();
         let counts = Arc::<SpillCounts>::default();
@@ -123,7 +125,7 @@ fn files_that_were_forwarded_before_a_kill_are_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let counts = Arc::<SpillCounts>::default();
     let mut spill = spilled(folder.path(), &counts);
-    assert!(spill.remove_below(13).is_empty());
+    assert!(spill.remove_below(13, 0).is_empty());
     assert!(!path(folder.path(), 0).exists() && path(folder.path(), 1).exists());
     drop(spill);
     let (numbers, _) = sent(left(folder.path(), &counts));
@@ -143,7 +145,7 @@ fn of_a_file_that_was_cut_the_frames_are_lost_that_it_had() {
     let counts = Arc::<SpillCounts>::default();
     let (numbers, mut spill) = sent(left(folder.path(), &counts));
     assert_eq!((numbers, lost(&counts)), (vec![1, 12, 14, 20], [2, 0]));
-    let warnings = spill.remove_below(10).join("\n");
+    let warnings = spill.remove_below(10, 0).join("\n");
     assert!(warnings.contains("2 of its frames are not there"), "{warnings}");
     assert!(path.with_extension("damaged").exists());
 }

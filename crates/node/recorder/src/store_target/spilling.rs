@@ -81,7 +81,7 @@ impl StoreTarget {
         if let Some(backlog) = self.backlog.as_mut().filter(|one| !one.spill.is_empty()) {
             dealt = backlog.deal(&mut self.nodes, &mut |text| ledger.warn_once(text));
             let below = backlog.dealt_below(&self.nodes);
-            let warnings = backlog.spill.remove_below(below);
+            let warnings = backlog.spill.remove_below(below, self.now_ns);
             warnings.into_iter().for_each(|text| ledger.warn_once(text));
             self.ledger.moved(Entry::FragmentsForwarded, &backlog.spill.take_forwarded());
         }

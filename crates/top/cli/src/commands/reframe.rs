@@ -49,8 +49,7 @@ pub(crate) struct Arguments {
     files: Files,
 }
 
-/// How events by time are built again; what is not given is as recorded. The new files have index
-/// columns alone: they name this run, relative to their folder, as the base that has the payload.
+/// How events by time are built again; what is not given is as recorded.
 #[derive(Debug, clap::Args)]
 #[group(id = "again", multiple = true, conflicts_with = "frame_bytes")]
 struct Again {
@@ -58,18 +57,17 @@ struct Again {
     /// name this run, relative to their folder, as the base that has the payload
     #[arg(long, value_name = "TIME")]
     window: Option<Time>,
-    /// The same, within the window of an event's first fragment, or of its last one
+    /// Build events again: within the window of an event's first fragment, or of its last one
     #[arg(long, value_name = "first|gap", value_parser = ["first", "gap"])]
     kind: Option<String>,
-    /// The same, and these sources may open an event, as `build.time.openers`; may be given several
-    /// times
+    /// Build events again: only these sources may open an event (as build.time.openers); repeatable
     #[arg(long, value_name = "PATTERN")]
     openers: Vec<String>,
-    /// The same, with fragments of so many openers in an event at least
+    /// Build events again: an event needs fragments of at least this many openers
     #[arg(long, value_name = "COUNT")]
     coincidence: Option<u32>,
-    /// The same, and these sources have another `time_offset` ("trigger=-300 ns"); may be given
-    /// several times
+    /// Build events again with another `time_offset` of these sources ("trigger=-300 ns");
+    /// repeatable
     #[arg(long, value_name = "PATTERN=TIME", value_parser = time_offset)]
     offset: Vec<(String, Offset)>,
 }
@@ -187,7 +185,8 @@ fn rebuilt(run: &Run, again: &Again, copy: bool) -> anyhow::Result<Rebuilt> {
     let clocks = time.clocks.iter().zip(&before.clocks);
     let shifts_ns = clocks.map(|(now, then)| now.offset_ns - then.offset_ns).collect();
     let variant = variant_of(&time, again, run.header().variant);
-    Ok(Rebuilt { time, floods, shifts_ns, config, variant, copy })
+    let before_ns = before.before_ns;
+    Ok(Rebuilt { time, floods, before_ns, shifts_ns, config, variant, copy })
 }
 
 /// The number of the set of data that events are from now on: one for each window and kind. Where

@@ -30,7 +30,7 @@ const KEYS: u64 = 500;
 const AHEAD: u64 = 1_000;
 /// A connection may be silent for 3 s.
 const DOWN: Duration = Duration::from_secs(5);
-/// A file is made where 64 MiB are free, and what two thirds of the lives leave takes as much.
+/// 64 MiB, without which the node makes no file, and 320 MiB for its parts of all runs, which stay.
 const DISK: &str = "size=384m";
 
 /// What happens in each life of the recorder, in random order.

@@ -37,21 +37,12 @@ address = "{address}"
         sources.concat()
     );
     let node = Node::start(folder, &text, &[]);
-    until(&node, |state| state["state"] == "recording");
+    node.until(|state| state["state"] == "recording");
     (node, front_end(&format!("catchment+tcp://{address}")))
 }
 
 fn target(name: &str, folders: &[PathBuf]) -> String {
     format!("[[targets]]\nname = \"{name}\"\nfolders = {folders:?}\n")
-}
-
-fn until(node: &Node, reached: impl Fn(&Value) -> bool) -> Value {
-    let mut state = Value::Null;
-    wait_while(|| {
-        state = node.ctl(&["state"]);
-        !reached(&state)
-    });
-    state
 }
 
 fn until_alarm(node: &Node, name: &str) {
@@ -76,12 +67,12 @@ fn of_two_targets_the_one_whose_syncs_fail_is_named_and_the_other_has_everything
     remote.fail(Operation::Sync, Some(libc::EIO));
     let mut failed = Value::Null;
     send_these(&front_end, 2_000..6_000, |_| {
-        let state = until(&node, |state| state["targets"][1]["state"] == "fault");
+        let state = node.until(|state| state["targets"][1]["state"] == "fault");
         until_alarm(&node, "target_fault");
         failed = state["targets"].clone();
         // Until then the front-end holds what the run needs to be durable in both.
         remote.fail(Operation::Sync, None);
-        until(&node, |state| state["targets"][1]["state"] == "recording");
+        node.until(|state| state["targets"][1]["state"] == "recording");
     });
     assert_eq!((&failed[0]["state"], &failed[1]["name"]), (&"recording".into(), &"remote".into()));
     let reason = failed[1]["reason"].as_str().unwrap();
@@ -94,6 +85,22 @@ fn of_two_targets_the_one_whose_syncs_fail_is_named_and_the_other_has_everything
     let run = Run::open(only(&runs[1])).unwrap();
     let report = audit(&run).unwrap();
     assert!(report.balance.holds() && report.differences.is_empty(), "{report:?}");
+    let there = fragments(&run);
+    for (source, key) in (0..3).flat_map(|source| (0..2_000).map(move |key| (source, key))) {
+        // It was durable in both.
+        let bytes = there.get(&key).and_then(|event| event[source].as_ref());
+        assert!(bytes == Some(&content(source, key)), "event {key}, source {source}");
+    }
+    let found = there.values().flatten().flatten().count() as u64;
+    let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
+    let lacking = [
+        Entry::FragmentsDiscardedDisk,
+        Entry::FragmentsNotTaken,
+        // Some of them may be there.
+        Entry::FragmentsUnconfirmed,
+    ];
+    let lacking: u64 = lacking.map(|entry| ledger[entry]).iter().sum();
+    assert!(found + lacking >= 3 * 6_000, "{found} fragments, {lacking} counted: {report:?}");
 }
 
 #[test]
@@ -104,12 +111,12 @@ fn a_folder_without_direct_writes_and_preallocation_is_named_and_has_everything(
     let folder = tempfile::tempdir().unwrap();
     let runs = remote.path().join("runs");
     remote.halve_writes(true);
-    let (node, front_end) = start(folder.path(), &target("remote", &[runs.clone()]));
+    let (node, front_end) = start(folder.path(), &target("remote", std::slice::from_ref(&runs)));
     send_these(&front_end, 0..4_000, |_| {});
     wait_durable(&front_end, 4_000);
     let text = |state: &Value| state["warnings"].to_string();
     let at = format!("target remote: the file system of {} ", runs.display());
-    let state = until(&node, |state| text(state).contains("does not preallocate"));
+    let state = node.until(|state| text(state).contains("does not preallocate"));
     for what in ["refuses direct writes (O_DIRECT)", "does not preallocate (fallocate)"] {
         assert!(text(&state).contains(&(at.clone() + what)), "{}", text(&state));
     }
@@ -138,7 +145,8 @@ fn a_storage_node_whose_folder_hangs_and_fails_has_everything_once() {
     wait_durable(&front_end, 8_000);
     remote.fail(Operation::Sync, Some(libc::EIO));
     send_these(&front_end, 8_000..14_000, |_| {
-        until_alarm(&node, "target_away");
+        // Not its alarm: that waits 3 s anew after each session that is opened again.
+        node.until(|state| state["targets"][0]["nodes"][0]["away"].is_string());
         remote.fail(Operation::Sync, None);
     });
     wait_durable(&front_end, 14_000);
