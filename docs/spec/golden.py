@@ -66,7 +66,7 @@ def files(exchanges_: dict[str, list[tuple[str, list[Piece]]]]) -> dict[Path, by
     lines = []
     for connection, fault, says, data in malformed():
         lines += [f"# {connection}, {fault}: {says}", *hex_lines(data)]
-        target = "session_message" if connection == "control" else "event_message"
+        target = "session_message" if connection.endswith("control") else "event_message"
         made[CORPUS / target / f"malformed-{fault}-{slug(says)}"] = data
     made[GOLDEN / "malformed.hex"] = "\n".join([*lines, ""]).encode()
     return made
