@@ -15,12 +15,15 @@ export const VERDICT_WORDS: Record<Level, string> = {
 };
 
 /** What a source's times suggest, as it is written into the configuration. */
-export function offsetsWords({ count, mean_ns, suggested_ns, window_ns, beyond_ns }: Offsets): string {
+export function offsetsWords(offsets: Offsets): string {
+  const { count, mean_ns, suggested_ns, window_ns, beyond_ns } = offsets;
   const mean = beyond_ns !== null
     ? `Outside the window of most events, by ${format.join(format.nanoseconds(beyond_ns))}.`
     : count === 0 ? "In no event." : `Mean ${format.join(format.nanoseconds(mean_ns))}.`;
-  if (suggested_ns === null && count === 0) return `${mean} Nothing stands out around them: no time_offset is suggested.`;
-  if (suggested_ns === null) return `${mean} Nothing stands out of what is in events by chance: no time_offset is suggested.`;
+  if (suggested_ns === null) {
+    const where = count === 0 ? "around them" : "of what is in events by chance";
+    return `${mean} Nothing stands out ${where}: no time_offset is suggested.`;
+  }
   const window = window_ns === null ? ""
     : ` With those of all sources build.time.window = "${window_ns} ns" holds 99.9 % of each.`;
   return `${mean} Suggested: time_offset = "${suggested_ns} ns".${window}`;
@@ -144,8 +147,8 @@ export const folderWaitWords = ({ name, folders }: Target): string[] =>
 
 /** That the disk of a spill is waited for; empty if it answers. */
 export const spillWaitWords = ({ target, folder, waits_seconds }: Spill): string =>
-  waits_seconds < 1 ? "" : `${target} waits for the disk of its spill ${folder}, which has not answered for `
-    + `${format.join(format.duration(waits_seconds))}.`;
+  waits_seconds < 1 ? "" : `${target} waits for the disk of its spill ${folder}, `
+    + `which has not answered for ${format.join(format.duration(waits_seconds))}.`;
 
 /** What waits in a spill; empty if nothing. */
 export const spillWords = ({ target, frames_waiting, bytes_waiting }: Spill): string =>

@@ -487,7 +487,8 @@ fn raw_table(bench: &Bench<'_>, figures: &Figures) -> Section {
     Section::new("A front-end to disk, until durable", table)
         .note(format!(
             "TCP loopback and direct write, each alone and both at once with nothing between them: \
-             the means of right before and right behind each run. Direct write with a sync each {} ms, before all of them: {}/s.",
+             the means of right before and right behind each run. Direct write with a sync each {} \
+             ms, before all of them: {}/s.",
             LINK_SYNC_NS / 1_000_000,
             bytes(figures.synced_write)
         ))

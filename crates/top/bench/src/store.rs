@@ -270,8 +270,8 @@ fn stored_table(bench: &Bench<'_>, figures: &Figures, left_out: &[String]) -> Se
         ))
         .note(
             "TCP (one thread to another, 256 KiB writes) and direct write (4 MiB, preallocated) \
-             alone, and both at once with nothing between them: the means of right before and right \
-             behind each recording. Share: of the smaller one alone.",
+             alone, and both at once with nothing between them: the means of right before and \
+             right behind each recording. Share: of the smaller one alone.",
         )
         .note(
             "Mean / longest time of a frame: take, from its first message to its last; write, from \

@@ -36,6 +36,11 @@ fn configure(folder: &Path, node: SocketAddr, listens: SocketAddr, more: &str) -
 
 /// The file of a recorder with such a target, and where front-ends connect.
 fn recorder_text(target: &str) -> (String, String) {
+    text_with("", &format!("[[targets]]\nname = \"node\"\nkind = \"store\"\n{target}"))
+}
+
+/// The file of a recorder with those targets and some more tables, and where front-ends connect.
+fn text_with(more: &str, targets: &str) -> (String, String) {
     let address = free();
     let sources =
         SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
@@ -48,10 +53,8 @@ timeout = "1 h"
 [frame]
 time = "20 ms"
 bytes = "1 MiB"
-[[targets]]
-name = "node"
-kind = "store"
-{target}
+{more}
+{targets}
 [[listen]]
 address = "{address}"
 {}"#,

@@ -8,37 +8,24 @@ use catchment_network_folder::{NetworkFolder, Operation, Refused};
 
 use super::*;
 
-/// A recorder with these targets, and a front-end that is connected to it.
-fn start(folder: &Path, targets: &str) -> (Node, Frontend) {
-    let address = free();
-    let sources =
-        SOURCES.map(|name| format!("[[sources]]\nname = \"detector/{name}\"\nvia = \"link\"\n"));
-    let text = format!(
-        r#"
+/// Small files, and a wait at the end for as long as it takes.
+const TABLES: &str = r#"
 [control]
 requests_per_second = 1000000
 drain = "1 h"
-[memory]
-budget = "256 MiB"
-[build]
-timeout = "1 h"
-[frame]
-time = "20 ms"
-bytes = "1 MiB"
 [write]
 buffer_bytes = "256 KiB"
 preallocate_bytes = "1 MiB"
 file_bytes = "4 MiB"
 sync_interval = "20 ms"
-{targets}
-[[listen]]
-address = "{address}"
-{}"#,
-        sources.concat()
-    );
+"#;
+
+/// A recorder with these targets, and a front-end that is connected to it.
+fn start(folder: &Path, targets: &str) -> (Node, Frontend) {
+    let (text, url) = text_with(TABLES, targets);
     let node = Node::start(folder, &text, &[]);
     node.until(|state| state["state"] == "recording");
-    (node, front_end(&format!("catchment+tcp://{address}")))
+    (node, front_end(&url))
 }
 
 fn target(name: &str, folders: &[PathBuf]) -> String {
