@@ -1,28 +1,33 @@
 //! `bench alpha`: alpha-72's datagrams, built into events by their times and on disk, beside what
 //! this machine receives and discards of the same datagrams, and what it writes.
 //!
-//! A shared machine changes its rates within seconds: each recording stands between two
-//! measurements of both limits.
+//! The sender shares the machine, and sends flat out in recordings as it does for the limit: at a
+//! rate it would have to keep that rate, which it does or not as the kernel gives it memory that is
+//! in the cache or not. That changes within seconds, and each limit by a factor of three with it:
+//! each recording stands between two measurements of the limits.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_config::Rate;
 use serde::Serialize;
 
 use crate::Bench;
 use crate::discard;
-use crate::limits::direct_write_once;
+use crate::limits::{direct_write_in, direct_write_once};
 use crate::point::{Load, Point, measure};
 use crate::report::{Report, Section, bytes, met, percent, table};
-use crate::search::{Plan, Try, median};
+use crate::search::median;
 
-/// The datagrams, and events per second at first and in a quick bench.
-const LOADS: [(Load, f64, f64); 4] = [
-    (Load::alpha(1_400, true), 6_000.0, 200.0),
-    (Load::alpha(1_400, false), 2_000.0, 200.0),
-    (Load::alpha(8_900, true), 1_200.0, 50.0),
-    (Load::alpha(8_900, false), 1_000.0, 50.0),
+/// The datagrams, and events per second in a quick bench.
+const LOADS: [(Load, f64); 4] = [
+    (Load::alpha(1_400, true), 200.0),
+    (Load::alpha(1_400, false), 200.0),
+    (Load::alpha(8_900, true), 50.0),
+    (Load::alpha(8_900, false), 50.0),
 ];
 
-/// Recordings at the highest rate without loss.
+/// Recordings without a loss.
 #[derive(Debug, Serialize)]
 struct Found {
     load: &'static str,
@@ -31,42 +36,42 @@ struct Found {
 
 #[derive(Debug, Serialize)]
 struct Round {
-    received: Limit,
-    written: Limit,
+    before: Limits,
+    behind: Limits,
     #[serde(flatten)]
     point: Point,
 }
 
-/// Bytes per second, right before and right behind a recording.
+/// What the machine can do, in bytes per second.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Limit {
-    before: f64,
-    behind: f64,
-}
-
-impl Limit {
-    fn mean(self) -> f64 {
-        f64::midpoint(self.before, self.behind)
-    }
+struct Limits {
+    received: f64,
+    written: f64,
+    /// Both at once, with nothing between them.
+    at_once: [f64; 2],
 }
 
 impl Round {
+    /// The mean of right before and right behind.
+    fn limit(&self, one: fn(&Limits) -> f64) -> f64 {
+        f64::midpoint(one(&self.before), one(&self.behind))
+    }
+
     fn share(&self, limit: f64) -> f64 {
         self.point.durable_bytes_per_second / limit
     }
 
-    /// Of the lower limit.
+    /// Of the lower limit of those alone.
     fn share_of_least(&self) -> f64 {
-        self.share(self.received.mean().min(self.written.mean()))
+        self.share(self.limit(|limits| limits.received).min(self.limit(|limits| limits.written)))
     }
 }
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let mut found = Vec::new();
     let loads = if bench.quick { &[LOADS[0], LOADS[3]][..] } else { &LOADS };
-    for &(load, start_hz, quick_hz) in loads {
-        let plan = Plan { quick: quick_hz, confirmations: 0, ..Plan::from(start_hz) };
-        found.push(Found { load: load.name(), rounds: rounds(bench, load, plan)? });
+    for &(load, quick_hz) in loads {
+        found.push(Found { load: load.name(), rounds: rounds(bench, load, quick_hz)? });
     }
     let quick = bench.quick;
     let share = if quick { |_: f64| "-".to_owned() } else { |share| format!("{share:.2}") };
@@ -88,10 +93,25 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
             ("core-s/GB", &|one| {
                 middle(one, |one| one.point.core_seconds_per_gb, |cost| format!("{cost:.2}"))
             }),
-            ("receive and discard", &|one| middle(one, |one| one.received.mean(), bytes)),
-            ("share", &|one| middle(one, |one| one.share(one.received.mean()), share)),
-            ("direct write", &|one| middle(one, |one| one.written.mean(), bytes)),
-            ("share", &|one| middle(one, |one| one.share(one.written.mean()), share)),
+            ("receive and discard", &|one| {
+                middle(one, |one| one.limit(|limits| limits.received), bytes)
+            }),
+            ("share", &|one| {
+                middle(one, |one| one.share(one.limit(|limits| limits.received)), share)
+            }),
+            ("direct write", &|one| middle(one, |one| one.limit(|limits| limits.written), bytes)),
+            ("share", &|one| {
+                middle(one, |one| one.share(one.limit(|limits| limits.written)), share)
+            }),
+            ("at once", &|one| {
+                let both: [fn(&Limits) -> f64; 2] =
+                    [|limits| limits.at_once[0], |limits| limits.at_once[1]];
+                both.map(|limit| {
+                    let rounds = one.rounds.iter().map(|round| round.limit(limit));
+                    bytes(median(rounds))
+                })
+                .join(", ")
+            }),
             ("0.8 of the lower", &|one| match &*one.rounds {
                 [] => met(quick, false),
                 rounds => met(quick, median(rounds.iter().map(Round::share_of_least)) >= 0.8),
@@ -99,7 +119,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         ],
     );
     let section = Section::new(
-        "Built by time and on disk, at the highest rate without loss",
+        "Built by time and on disk, of a sender that sends flat out",
         table,
     )
     .note(
@@ -109,10 +129,11 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
              machine.",
     )
     .note(
-        "Until durable: over the time until all was on disk. Limits: what is received of a \
-             sender that sends flat out, and direct writes; means of right before and right behind \
-             each recording. Core-s/GB: of all threads but the emulator's. Medians of the \
-             recordings.",
+        "Nothing lost; after a recording that lost something the sender keeps a rate 4 % below it. \
+             Until durable: over the time until all was on disk. Limits: what is received of a \
+             sender that sends flat out, direct writes, and both at once with nothing between \
+             them; means of right before and right behind each recording. Core-s/GB: of all \
+             threads but the emulator's. Medians of the recordings.",
     )
     .note(
         "The experiment itself: 1,000 MB/s in datagrams of 1.5 kB by five receivers, on the four \
@@ -121,35 +142,21 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     Report::new("alpha", bench, vec![section], &found)
 }
 
-/// Recordings at the highest rate without loss, each between two measurements of the limits.
-fn rounds(bench: &mut Bench<'_>, load: Load, plan: Plan) -> anyhow::Result<Vec<Round>> {
+/// Recordings without a loss, each between two measurements of the limits.
+fn rounds(bench: &mut Bench<'_>, load: Load, quick_hz: f64) -> anyhow::Result<Vec<Round>> {
     let seconds = bench.seconds().min(4.0);
-    let found = match bench.quick {
-        // One recording shows that it works.
-        true => Some(plan.quick),
-        false => {
-            let found = bench.highest(load.name(), plan, |bench, hz| {
-                let point = measure(bench, load, Rate(Some(hz)), seconds)?;
-                Ok(Try { reached: point.whole && point.rate_kept, value: () })
-            })?;
-            found.map(|(hz, _)| hz)
-        }
-    };
+    // A quick recording shows that it works.
+    let mut rate = Rate(bench.quick.then_some(quick_hz));
     let mut rounds = Vec::new();
-    let Some(mut hz) = found else { return Ok(rounds) };
     let mut before = limits(bench, load)?;
     let tries = if bench.quick { 1 } else { 4 * bench.repeats() };
     for _ in 0..tries {
-        bench.now(format!("{}, {hz:.0} Hz between two limits", load.name()))?;
-        let point = measure(bench, load, Rate(Some(hz)), seconds)?;
+        bench.now(format!("{}, {rate}, between two measurements of the limits", load.name()))?;
+        let point = measure(bench, load, rate, seconds)?;
         let behind = limits(bench, load)?;
         match bench.quick || point.whole && point.rate_kept {
-            true => {
-                let [received, written] =
-                    [0, 1].map(|one| Limit { before: before[one], behind: behind[one] });
-                rounds.push(Round { received, written, point });
-            }
-            false => hz *= 0.96,
+            true => rounds.push(Round { before, behind, point }),
+            false => rate = Rate(Some(point.sent_hz * 0.96)),
         }
         if rounds.len() == bench.repeats() {
             break;
@@ -159,9 +166,26 @@ fn rounds(bench: &mut Bench<'_>, load: Load, plan: Plan) -> anyhow::Result<Vec<R
     Ok(rounds)
 }
 
-/// What is received and discarded, and what is written.
-fn limits(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<[f64; 2]> {
+/// What is received and discarded, what is written, and both at once.
+fn limits(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Limits> {
     bench.now(format!("{}, the limits", load.name()))?;
     let received = discard::flat_out(bench, load)?.bytes_per_second;
-    Ok([received, direct_write_once(bench, None)?.bytes_per_second])
+    let written = direct_write_once(bench, None)?.bytes_per_second;
+    let is_received = AtomicBool::new(false);
+    let (scratch, is_quick) = (bench.scratch.as_path(), bench.quick);
+    let at_once = std::thread::scope(|scope| {
+        // The disk is busy for as long as datagrams come.
+        let writes = scope.spawn(|| {
+            let mut rates = Vec::new();
+            while !is_received.load(Relaxed) {
+                rates.push(direct_write_in(scratch, is_quick, None)?.bytes_per_second);
+            }
+            anyhow::Ok(median(rates))
+        });
+        let received = discard::flat_out(bench, load);
+        is_received.store(true, Relaxed);
+        let failed = |_| Err(anyhow::anyhow!("a thread that writes has panicked"));
+        anyhow::Ok([received?.bytes_per_second, writes.join().unwrap_or_else(failed)?])
+    })?;
+    Ok(Limits { received, written, at_once })
 }

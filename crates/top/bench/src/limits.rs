@@ -1,5 +1,6 @@
 //! `bench limits`: the highest rates of this machine, part by part.
 
+use std::path::Path;
 use std::time::Instant;
 
 use catchment_console::Table;
@@ -185,15 +186,23 @@ pub(crate) fn direct_write_once(
     bench: &Bench<'_>,
     sync_ns: Option<u64>,
 ) -> anyhow::Result<DirectWrite> {
-    let bytes = if bench.quick { 128 << 20 } else { 4 << 30 };
-    let made = !bench.scratch.exists();
-    std::fs::create_dir_all(&bench.scratch)?;
+    direct_write_in(&bench.scratch, bench.quick, sync_ns)
+}
+
+/// The same, for a thread beside the bench's.
+pub(crate) fn direct_write_in(
+    scratch: &Path,
+    is_quick: bool,
+    sync_ns: Option<u64>,
+) -> anyhow::Result<DirectWrite> {
+    let bytes = if is_quick { 128 << 20 } else { 4 << 30 };
+    let made = !scratch.exists();
+    std::fs::create_dir_all(scratch)?;
     let mut config = catchment_disk::DiskConfig::default();
     config.sync_interval_ns = sync_ns.unwrap_or(config.sync_interval_ns);
-    let rate =
-        catchment_disk::measure_direct_write(&bench.scratch, bytes, config, sync_ns.is_some())?;
+    let rate = catchment_disk::measure_direct_write(scratch, bytes, config, sync_ns.is_some())?;
     if made {
-        std::fs::remove_dir(&bench.scratch).ok();
+        std::fs::remove_dir(scratch).ok();
     }
     Ok(DirectWrite {
         bytes_per_second: rate.bytes_per_second(),
