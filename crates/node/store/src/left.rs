@@ -86,6 +86,8 @@ pub(crate) struct Left {
     /// The number of the next frame.
     pub(crate) sequence: u64,
     pub(crate) next_index: u32,
+    /// Whether there are files, of which the last one does not say that the run has ended.
+    pub(crate) lacks_end: bool,
     pub(crate) ledger: Ledger,
     pub(crate) has_ended: bool,
     pub(crate) is_new: bool,
@@ -115,9 +117,17 @@ pub(crate) fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Le
         Err(StorageError::NoFiles { .. }) => {
             let (ledger, described) = (Ledger::new(0), asks.then(Description::default));
             let (files, has_ended, is_new) = (Vec::new(), false, true);
-            let (sequence, next_index) = (0, 0);
-            let left = Left { files, sequence, next_index, ledger, has_ended, is_new, described };
-            return Ok(left);
+            let (sequence, next_index, lacks_end) = (0, 0, false);
+            return Ok(Left {
+                files,
+                sequence,
+                next_index,
+                lacks_end,
+                ledger,
+                has_ended,
+                is_new,
+                described,
+            });
         }
         Err(error) => return Err(NotOpened::Later(error.to_string())),
     };
@@ -153,6 +163,7 @@ pub(crate) fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Le
         files: place.file_frames,
         sequence: if key.is_dealt { place.items } else { resumed.sequence },
         next_index: place.next_index,
+        lacks_end: !place.marks_end,
         ledger: place.ledger,
         has_ended,
         is_new: false,

@@ -31,6 +31,7 @@ mod frames;
 mod host;
 mod items;
 mod left;
+mod marks;
 mod memory;
 mod node;
 mod receive;

@@ -410,8 +410,16 @@ impl<H: Host> Manager<H> {
         if !left_out.contains(&folder) {
             left_out.push(folder);
         }
-        let (files, has_ended, is_new, described) = (Vec::new(), false, false, None);
-        Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new, described }))
+        Ok(Some(Left {
+            files: Vec::new(),
+            sequence,
+            next_index,
+            lacks_end: next_index > 0,
+            ledger,
+            has_ended: false,
+            is_new: false,
+            described: None,
+        }))
     }
 
     fn writer(
@@ -448,6 +456,7 @@ impl<H: Host> Manager<H> {
             state: Arc::clone(state),
             entropy: self.host.entropy(),
             next_index: left.next_index,
+            lacks_end: left.lacks_end,
             ledger: left.ledger,
             buffer_bytes,
             file_bytes,
