@@ -179,8 +179,18 @@ pub(crate) struct Manager<H: Host> {
     pub(crate) host: H,
     state: Arc<NodeState>,
     writers: BTreeMap<String, Running>,
-    /// Folders in which a stream cannot go on, since what it has there cannot be ended.
-    left_out: BTreeMap<String, Vec<PathBuf>>,
+    /// By stream.
+    left_out: BTreeMap<String, FoldersLeftOut>,
+}
+
+/// Folders in which a stream cannot go on, since what it has there cannot be ended.
+#[derive(Default)]
+struct FoldersLeftOut {
+    folders: Vec<PathBuf>,
+    /// Above the numbers of the files there, which keep them.
+    next_index: u32,
+    /// Whether one has something that was durable.
+    has_durable: bool,
 }
 
 /// A writer that was begun, and what it shows.
@@ -220,13 +230,15 @@ impl<H: Host> Manager<H> {
     }
 
     /// Forgets writers that have ended as they were asked to, and the buffers of all that have. For
-    /// how long nothing had come is kept for the sender that has asked.
+    /// how long nothing had come is kept for the sender that has asked, and what is durable where a
+    /// folder was left out.
     fn forget_ended(&mut self) {
         let ended = self.writers.values_mut().filter(|one| one.has_ended.get());
         ended.for_each(|one| one.buffers = None);
         let is_asked = |state: &StreamState| state.idle_ns.load(Relaxed) > 0;
-        self.writers.retain(|_, one| {
-            !one.has_ended.get() || one.state.has_failed() || is_asked(&one.state)
+        self.writers.retain(|name, one| {
+            let is_needed = one.state.has_failed() || is_asked(&one.state);
+            !one.has_ended.get() || is_needed || self.left_out.contains_key(name)
         });
     }
 
@@ -253,7 +265,7 @@ impl<H: Host> Manager<H> {
 
     /// The folders of a stream, but for those that were left as they are.
     fn folders_of(&self, name: &str) -> Vec<PathBuf> {
-        let left_out = self.left_out.get(name).map_or(&[][..], Vec::as_slice);
+        let left_out = self.left_out.get(name).map_or(&[][..], |one| &one.folders[..]);
         let folders = self.config.folders.iter().map(|folder| folder.join(name));
         folders.filter(|one| !left_out.contains(one)).collect()
     }
@@ -276,42 +288,78 @@ impl<H: Host> Manager<H> {
         asks: bool,
     ) -> Result<(Left, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
-        let (mut fault, mut left, mut idle_ns) = (None, None, 0);
+        let (mut fault, mut before, mut left, mut idle_ns) = (None, None, None, 0);
         if let Some(running) = self.writers.get_mut(&key.name) {
             if !running.has_ended.get() {
                 return Err(later("its files are being closed".to_owned()));
             }
             running.buffers = None;
-            fault = running.state.fault.lock().clone();
-            idle_ns = running.state.idle_ns.load(Relaxed);
             let state = Arc::clone(&running.state);
+            idle_ns = state.idle_ns.load(Relaxed);
+            fault = state.fault.lock().clone();
+            before = state.at_end.lock().clone();
             if let Some(fault) = &fault {
-                left = self.end_after(key, fault)?;
+                self.cut_after(key, fault, before.as_ref())?;
             }
-            if let Some(left) = &mut left {
-                // What is closed stays, but for what was cut.
-                left.files.clone_from(&state.files.lock());
-                left.files.retain(|one| one.first_file < left.next_index);
-                if let Some(last) = left.next_index.checked_sub(1) {
-                    left.files.iter_mut().for_each(|one| one.cut_behind(last));
-                }
-            }
+            left = self.left_beside(&state, before.as_ref(), asks)?;
         }
         let found = || left_in(&self.folders_of(&key.name), key, asks);
         let mut left = left.map_or_else(found, Ok)?;
-        if asks && left.described.is_none() {
-            return Err(later("what a folder that has failed has of it is not known".to_owned()));
+        if let Some(left_out) = self.left_out.get(&key.name) {
+            left.next_index = left.next_index.max(left_out.next_index);
         }
         if let Some(described) = &mut left.described {
             described.age_ns = described.age_ns.max(idle_ns);
         }
-        let before = fault.as_ref().and_then(|fault| fault.before.as_ref());
+        let before = before.filter(|_| fault.is_some());
+        if let Some(before) = before.as_ref().filter(|one| left.is_new && one.folders.is_empty()) {
+            // It begins behind what others have, and nothing of it was durable.
+            (left.sequence, left.is_new) = (before.sequence, false);
+        }
         if let Some(before) = before.filter(|before| left.sequence < before.sequence) {
             let (got, expected) = (left.sequence, before.sequence);
             let text = format!("the files have frames up to {got}, and {expected} were durable");
             return Err(later(text));
         }
         Ok((left, fault))
+    }
+
+    /// What is left of a stream with a folder that was left out and has a part of it: what its last
+    /// writer has known. What the other folders have alone says neither where it goes on nor what
+    /// its frames count.
+    fn left_beside(
+        &self,
+        state: &StreamState,
+        before: Option<&Durable>,
+        asks: bool,
+    ) -> Result<Option<Left>, NotOpened> {
+        let left_out = self.left_out.get(&state.key.name).filter(|one| one.has_durable);
+        let Some(left_out) = left_out else { return Ok(None) };
+        if asks {
+            let folders: Vec<_> =
+                left_out.folders.iter().map(|one| one.display().to_string()).collect();
+            let text = format!("a part of it is in {}, which has failed", folders.join(", "));
+            return Err(NotOpened::Unknown(text));
+        }
+        let Some(before) = before else { return Ok(None) };
+        let Durable { sequence, next_index, ledger, .. } = before.clone();
+        let has_ended = state.has_ended.load(Relaxed);
+        // What is closed stays, but for what was cut.
+        let mut files = state.files.lock().clone();
+        files.retain(|one| one.first_file < next_index);
+        if let Some(last) = next_index.checked_sub(1) {
+            files.iter_mut().for_each(|one| one.cut_behind(last));
+        }
+        Ok(Some(Left {
+            files,
+            sequence: sequence - u64::from(has_ended),
+            next_index,
+            lacks_end: next_index > 0 && !has_ended,
+            ledger,
+            has_ended,
+            is_new: false,
+            described: None,
+        }))
     }
 
     /// Closes a stream that nobody sends and that has no writer.
@@ -323,7 +371,7 @@ impl<H: Host> Manager<H> {
             let state = Arc::clone(state);
             self.end_left(&state.key, false).map_err(NotOpened::into_text)?;
             // What is not in a folder that was left is found when the stream is opened again.
-            if self.left_out.get(name).is_none_or(Vec::is_empty) {
+            if !self.left_out.contains_key(name) {
                 self.writers.remove(name);
                 *state.fault.lock() = None;
             }
@@ -373,53 +421,47 @@ impl<H: Host> Manager<H> {
 
     /// Cuts the files of a stream behind what was durable when a disk failed. If its folder is
     /// gone, or its files cannot be cut, and there are other folders, it is left as it is and the
-    /// stream goes on in those: then this is what is left of it.
-    fn end_after(&mut self, key: &StreamKey, fault: &Fault) -> Result<Option<Left>, NotOpened> {
-        let left_out = self.left_out.entry(key.name.clone()).or_default();
-        let is_known = |before: &Durable| left_out.contains(&before.folder);
-        let is_left_out = fault.before.as_ref().is_some_and(is_known);
-        let several = is_left_out || self.config.folders.len() > left_out.len() + 1;
-        let before = fault.before.as_ref().filter(|_| several);
+    /// stream goes on in those.
+    fn cut_after(
+        &mut self,
+        key: &StreamKey,
+        fault: &Fault,
+        before: Option<&Durable>,
+    ) -> Result<(), NotOpened> {
+        let left_out = self.left_out.get(&key.name).map_or(&[][..], |one| &one.folders[..]);
+        let Some((folder, before)) = fault.folder.as_ref().zip(before) else { return Ok(()) };
+        let is_known = left_out.contains(folder);
+        let are_several = is_known || self.config.folders.len() > left_out.len() + 1;
         // A folder that is gone would be made again, with nothing in it.
-        let is_gone = before.is_some_and(|before| !before.folder.is_dir());
-        let mut is_left_out = is_left_out || is_gone;
+        let mut is_left_out = is_known || are_several && !folder.is_dir();
         for (path, bytes) in &fault.cuts {
             let Err(error) = cut_listed(path, *bytes, key) else { continue };
-            let is_there = before.is_some_and(|before| path.starts_with(&before.folder));
+            let is_there = are_several && path.starts_with(folder);
             is_left_out |= is_there;
             if !is_there {
                 let text = format!("cannot cut {}: {error}", path.display());
                 return Err(NotOpened::Later(text));
             }
         }
-        let Some(Durable { folder, sequence, next_index, ledger }) =
-            before.filter(|_| is_left_out).cloned()
-        else {
-            return Ok(None);
-        };
-        let others =
-            fault.cuts.iter().filter(|(path, bytes)| *bytes > 0 && !path.starts_with(&folder));
-        for (path, _) in others {
+        if !is_left_out {
+            return Ok(());
+        }
+        let (there, others): (Vec<_>, Vec<_>) =
+            fault.cuts.iter().partition(|(path, _)| path.starts_with(folder));
+        for (path, _) in others.iter().filter(|(_, bytes)| *bytes > 0) {
             let failed = |error: StorageError| NotOpened::Later(error.to_string());
             catchment_storage::repair(path).map_err(failed)?;
         }
-        // Its files keep their numbers.
-        let kept = fault.cuts.iter().filter(|(path, _)| path.starts_with(&folder));
-        let kept = kept.filter_map(|(path, _)| index_of(path, &key.name)).max();
-        let next_index = kept.map_or(next_index, |last| next_index.max(last.saturating_add(1)));
-        if !left_out.contains(&folder) {
-            left_out.push(folder);
+        let last = there.iter().filter_map(|(path, _)| index_of(path, &key.name)).max();
+        let next_index = last.map_or(0, |last| last.saturating_add(1)).max(before.next_index);
+        let left_out = self.left_out.entry(key.name.clone()).or_default();
+        left_out.next_index = left_out.next_index.max(next_index);
+        left_out.has_durable |=
+            before.folders.contains(folder) || there.iter().any(|(_, bytes)| *bytes > 0);
+        if !left_out.folders.contains(folder) {
+            left_out.folders.push(folder.clone());
         }
-        Ok(Some(Left {
-            files: Vec::new(),
-            sequence,
-            next_index,
-            lacks_end: next_index > 0,
-            ledger,
-            has_ended: false,
-            is_new: false,
-            described: None,
-        }))
+        Ok(())
     }
 
     fn writer(
@@ -440,8 +482,8 @@ impl<H: Host> Manager<H> {
         for (number, store) in stores.iter().enumerate() {
             disks.polled(number, WriteCounts::default(), store.spare_bytes(), now_ns);
         }
-        if let Some(Fault { before: Some(before), reason, .. }) = fault
-            && let Some(failed) = folders.iter().position(|folder| *folder == before.folder)
+        if let Some(Fault { folder: Some(folder), reason, .. }) = fault
+            && let Some(failed) = folders.iter().position(|one| one == folder)
         {
             disks.leave(failed, reason, now_ns);
         }

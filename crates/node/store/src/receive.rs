@@ -44,12 +44,14 @@ pub(crate) enum NotOpened {
     Never(String),
     /// It may have one later.
     Later(String),
+    /// What there is of it, as its sender asks, is not known.
+    Unknown(String),
 }
 
 impl NotOpened {
     pub(crate) fn into_text(self) -> String {
         match self {
-            Self::Never(text) | Self::Later(text) => text,
+            Self::Never(text) | Self::Later(text) | Self::Unknown(text) => text,
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct StreamState {
     pub(crate) sync: Phase,
     /// Why the writer has ended without being asked to.
     pub(crate) fault: Mutex<Option<Fault>>,
+    /// What it has left; none while there is one, and if it has panicked.
+    pub(crate) at_end: Mutex<Option<Durable>>,
     /// Why it has no file now, and tries again.
     pub(crate) trouble: Mutex<Option<String>>,
     /// Which frames are in which of the files that are closed.
@@ -157,15 +159,15 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
     /// The files of which not all counts, and how many of their first bytes do; 0: none.
     pub(crate) cuts: Vec<(PathBuf, u64)>,
-    /// What is known of it; none if the writer has panicked.
-    pub(crate) before: Option<Durable>,
+    /// The stream's folder on that disk; none if the writer has panicked.
+    pub(crate) folder: Option<PathBuf>,
 }
 
-/// What was durable when a disk failed.
+/// What is durable of a stream when its writer ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Durable {
-    /// The stream's folder on that disk.
-    pub(crate) folder: PathBuf,
+    /// The stream's folders that have a part of it.
+    pub(crate) folders: Vec<PathBuf>,
     /// The numbers of the next frame and of the next file, and what all frames before count.
     pub(crate) sequence: u64,
     pub(crate) next_index: u32,
@@ -183,6 +185,7 @@ impl StreamState {
             write: Phase::default(),
             sync: Phase::default(),
             fault: Mutex::new(None),
+            at_end: Mutex::new(None),
             trouble: Mutex::new(None),
             files: Mutex::new(Vec::new()),
             hang: Mutex::new(None),

@@ -64,6 +64,8 @@ pub(crate) struct Writer<S: FolderStore> {
     watch: DiskWatch,
     /// By folder, one above the index of its last file.
     listed: Vec<u32>,
+    /// By folder, whether something that is durable is there.
+    has_durable: Vec<bool>,
     folders: Vec<Arc<FolderState>>,
     file_bytes: u64,
     sync_interval_ns: u64,
@@ -139,6 +141,7 @@ impl<S: FolderStore> Writer<S> {
     pub(crate) fn new(parts: WriterParts<S>) -> Self {
         Self {
             now_ns: 0,
+            has_durable: parts.listed.iter().map(|&files| files > 0).collect(),
             listed: parts.listed,
             folders: parts.folders,
             files: FrameFiles::new(parts.stores, parts.buffer_bytes, HeaderOrder::Last),
@@ -465,6 +468,7 @@ impl<S: FolderStore> Writer<S> {
         if let Some(done) = syncing {
             self.state.sync.took(self.now_ns.saturating_sub(done.since_ns));
             self.marks.synced(id, done);
+            self.has_durable[id.store] = true;
         }
         self.publish();
         Ok(())
@@ -482,6 +486,7 @@ impl<S: FolderStore> Writer<S> {
         self.disks.closed(id.store);
         self.state.closed(file.index, file.numbers);
         self.marks.closed(id, completion.bytes, file.attached.frames);
+        self.has_durable[id.store] = true;
         self.publish();
         Ok(())
     }
@@ -606,13 +611,21 @@ impl<S: FolderStore> Writer<S> {
         Ok(Step::Done)
     }
 
-    /// What a fault leaves.
-    fn fault(&self, Failed { disk, reason }: Failed) -> Fault {
+    /// It ends: what it leaves is known to whoever goes on. Returns the files of which not all is
+    /// durable, as a fault does.
+    fn leave(&self) -> Vec<(PathBuf, u64)> {
         let Remains { cuts, ledger, next_index } = self.marks.remains(self.next_index);
-        self.folders[disk].failed(&reason);
-        let folder = self.disks.folder(disk).to_owned();
+        let folders = (0..self.has_durable.len()).filter(|&disk| self.has_durable[disk]);
+        let folders = folders.map(|disk| self.disks.folder(disk).to_owned()).collect();
         let sequence = self.state.durable.load(Relaxed);
-        Fault { reason, cuts, before: Some(Durable { folder, sequence, next_index, ledger }) }
+        *self.state.at_end.lock() = Some(Durable { folders, sequence, next_index, ledger });
+        cuts
+    }
+
+    fn fail(&self, Failed { disk, reason }: Failed) {
+        self.folders[disk].failed(&reason);
+        let (cuts, folder) = (self.leave(), Some(self.disks.folder(disk).to_owned()));
+        *self.state.fault.lock() = Some(Fault { reason, cuts, folder });
     }
 }
 
@@ -634,6 +647,7 @@ impl<S: FolderStore> Agent for Writer<S> {
                 Ok(Step::Budget) => return Work::again(done + 1),
                 Ok(Step::Ended) => {
                     self.look_for_a_hang();
+                    self.leave();
                     return Work::ended();
                 }
                 Ok(Step::Wait) => {
@@ -645,7 +659,7 @@ impl<S: FolderStore> Agent for Writer<S> {
                     };
                 }
                 Err(failed) => {
-                    *self.state.fault.lock() = Some(self.fault(failed));
+                    self.fail(failed);
                     return Work::ended();
                 }
             }

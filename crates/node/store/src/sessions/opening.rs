@@ -134,6 +134,7 @@ impl Sessions {
                 return Err(match error {
                     NotOpened::Never(text) => Ended::new(ByeReason::NAME, 0, 0, text),
                     NotOpened::Later(text) => Ended::later(text),
+                    NotOpened::Unknown(text) => Ended::new(ByeReason::UNKNOWN, 0, 0, text),
                 });
             }
             None if is_full => {

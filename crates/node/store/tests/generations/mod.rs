@@ -274,6 +274,11 @@ fn header() -> Vec<u8> {
 fn stored(folder: &Path) -> Vec<u64> {
     let folder = folder.join("stored").join(NAME);
     assert!(verify(&Run::open(&folder).unwrap(), |_| {}).is_intact());
+    numbers(&folder)
+}
+
+/// The numbers of the frames in a stream's folder, in the order of its files.
+fn numbers(folder: &Path) -> Vec<u64> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|found| found == "catch")).collect();
