@@ -1,4 +1,4 @@
-//! The node at its edge: folders, disks, threads, and what an earlier node has left.
+//! The node at its edge: folders, disks, threads, and the files of an earlier node.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -22,13 +22,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use crate::config::StoreConfig;
 use crate::host::{Events, HasEnded, Host, HostDisks, OnThread, plan};
 use crate::items::Item;
-use crate::left::{self, Left, left_in};
 use crate::memory::{Reserved, buffered};
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
 use crate::sessions::CONNECTIONS_MAX;
 use crate::state::{
     Durable, Fault, FolderState, NodeObserver, NodeSnapshot, NodeState, StreamKey, StreamState,
 };
+use crate::stored::{self, Stored};
 use crate::writer::{ROOM_BYTES, Writer, WriterParts};
 
 /// Why a storage node did not start, or did not end in order.
@@ -251,13 +251,13 @@ impl<H: Host> Manager<H> {
                 Answer::Kept(name, kept.map(|()| generation))
             }
             Order::Find => {
-                let mut names = left::unclosed(&self.config.folders);
+                let mut names = stored::unclosed(&self.config.folders);
                 names.retain(|name| !self.writers.contains_key(name));
                 Answer::Found(names)
             }
             Order::Close(name) => {
                 let closed = self.close(&name);
-                self.state.note_left(&name, closed.as_ref().err());
+                self.state.note_close(&name, closed.as_ref().err());
                 Answer::Closed(name, closed.is_ok())
             }
         }
@@ -280,15 +280,15 @@ impl<H: Host> Manager<H> {
         folders.iter().map(of).collect()
     }
 
-    /// Ends what is left of a stream that has no writer, and says why its last one has failed, if
-    /// it has. If its sender `asks`, that is described.
-    fn end_left(
+    /// Closes the files of a stream that has no writer, and says why its last one has failed, if it
+    /// has. If its sender `asks`, they are described.
+    fn close_files(
         &mut self,
         key: &StreamKey,
         asks: bool,
-    ) -> Result<(Left, Option<Fault>), NotOpened> {
+    ) -> Result<(Stored, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
-        let (mut fault, mut before, mut left, mut idle_ns) = (None, None, None, 0);
+        let (mut fault, mut before, mut stored, mut idle_ns) = (None, None, None, 0);
         if let Some(running) = self.writers.get_mut(&key.name) {
             if !running.has_ended.get() {
                 return Err(later("its files are being closed".to_owned()));
@@ -301,38 +301,39 @@ impl<H: Host> Manager<H> {
             if let Some(fault) = &fault {
                 self.cut_after(key, fault, before.as_ref())?;
             }
-            left = self.left_beside(&state, before.as_ref(), asks)?;
+            stored = self.stored_beside(&state, before.as_ref(), asks)?;
         }
-        let found = || left_in(&self.folders_of(&key.name), key, asks);
-        let mut left = left.map_or_else(found, Ok)?;
+        let found = || stored::close_in(&self.folders_of(&key.name), key, asks);
+        let mut stored = stored.map_or_else(found, Ok)?;
         if let Some(left_out) = self.left_out.get(&key.name) {
-            left.next_index = left.next_index.max(left_out.next_index);
+            stored.next_index = stored.next_index.max(left_out.next_index);
         }
-        if let Some(described) = &mut left.described {
+        if let Some(described) = &mut stored.described {
             described.age_ns = described.age_ns.max(idle_ns);
         }
         let before = before.filter(|_| fault.is_some());
-        if let Some(before) = before.as_ref().filter(|one| left.is_new && one.folders.is_empty()) {
+        if let Some(before) = before.as_ref().filter(|one| stored.is_new && one.folders.is_empty())
+        {
             // It begins behind what others have, and nothing of it was durable.
-            (left.sequence, left.is_new) = (before.sequence, false);
+            (stored.sequence, stored.is_new) = (before.sequence, false);
         }
-        if let Some(before) = before.filter(|before| left.sequence < before.sequence) {
-            let (got, expected) = (left.sequence, before.sequence);
+        if let Some(before) = before.filter(|before| stored.sequence < before.sequence) {
+            let (got, expected) = (stored.sequence, before.sequence);
             let text = format!("the files have frames up to {got}, and {expected} were durable");
             return Err(later(text));
         }
-        Ok((left, fault))
+        Ok((stored, fault))
     }
 
-    /// What is left of a stream with a folder that was left out and has a part of it: what its last
-    /// writer has known. What the other folders have alone says neither where it goes on nor what
+    /// What there is of a stream of which a folder that was left out has a part: what its last writer
+    /// has known. What the other folders have alone says neither where it goes on nor what
     /// its frames count.
-    fn left_beside(
+    fn stored_beside(
         &self,
         state: &StreamState,
         before: Option<&Durable>,
         asks: bool,
-    ) -> Result<Option<Left>, NotOpened> {
+    ) -> Result<Option<Stored>, NotOpened> {
         let left_out = self.left_out.get(&state.key.name).filter(|one| one.has_durable);
         let Some(left_out) = left_out else { return Ok(None) };
         if asks {
@@ -350,7 +351,7 @@ impl<H: Host> Manager<H> {
         if let Some(last) = next_index.checked_sub(1) {
             files.iter_mut().for_each(|one| one.cut_behind(last));
         }
-        Ok(Some(Left {
+        Ok(Some(Stored {
             files,
             sequence: sequence - u64::from(has_ended),
             next_index,
@@ -369,8 +370,8 @@ impl<H: Host> Manager<H> {
                 return Ok(());
             }
             let state = Arc::clone(state);
-            self.end_left(&state.key, false).map_err(NotOpened::into_text)?;
-            // What is not in a folder that was left is found when the stream is opened again.
+            self.close_files(&state.key, false).map_err(NotOpened::into_text)?;
+            // What is in a folder that was left out is found when the stream is opened again.
             if !self.left_out.contains_key(name) {
                 self.writers.remove(name);
                 *state.fault.lock() = None;
@@ -378,35 +379,35 @@ impl<H: Host> Manager<H> {
             return Ok(());
         }
         let folders = self.folders_of(name);
-        if !folders.iter().any(|folder| left::has_unclosed(folder, name)) {
+        if !folders.iter().any(|folder| stored::has_unclosed(folder, name)) {
             return Ok(());
         }
-        let Some(key) = left::key_of(&folders, name)? else { return Ok(()) };
-        let (left, _) = self.end_left(&key, false).map_err(NotOpened::into_text)?;
-        let state = StreamState::new(key, left.sequence + u64::from(left.has_ended));
-        state.has_ended.store(left.has_ended, Relaxed);
+        let Some(key) = stored::key_of(&folders, name)? else { return Ok(()) };
+        let (stored, _) = self.close_files(&key, false).map_err(NotOpened::into_text)?;
+        let state = StreamState::new(key, stored.sequence + u64::from(stored.has_ended));
+        state.has_ended.store(stored.has_ended, Relaxed);
         state.is_given_up.store(true, Relaxed);
-        *state.files.lock() = left.files;
-        self.state.show_left(state);
+        *state.files.lock() = stored.files;
+        self.state.show_closed(state);
         Ok(())
     }
 
     fn open(&mut self, key: StreamKey, asks: bool) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
-        let (mut left, fault) = self.end_left(&key, asks)?;
-        let described = left.described.take();
+        let (mut stored, fault) = self.close_files(&key, asks)?;
+        let description = stored.described.take();
         let folders = self.folders_of(&key.name);
         make_folders(&folders)?;
-        let has_ended = left.has_ended;
-        let durable = left.sequence + u64::from(has_ended);
+        let has_ended = stored.has_ended;
+        let durable = stored.sequence + u64::from(has_ended);
         let state = Arc::new(StreamState::new(key, durable));
         state.has_ended.store(has_ended, Relaxed);
-        state.files.lock().clone_from(&left.files);
-        let is_new = left.is_new;
+        state.files.lock().clone_from(&stored.files);
+        let is_new = stored.is_new;
         let generation = kept_generation(&folders);
         let (input, items) = bounded(ITEMS_MAX);
         let (disk, buffers) = buffered(&self.config.disk, &self.state.buffers, folders.len());
-        let parts = self.writer(&folders, disk, &state, left, fault.as_ref(), items);
+        let parts = self.writer(&folders, disk, &state, stored, fault.as_ref(), items);
         let (writer, waker, park) = parts.map_err(|error| later(error.to_string()))?;
         let name = state.key.name.clone();
         let begun = self.host.begin(&name, writer, park);
@@ -416,7 +417,7 @@ impl<H: Host> Manager<H> {
         let state_shown = Arc::clone(&state);
         let running = Running { state: state_shown, has_ended: writer_ended, buffers };
         self.writers.insert(name, running);
-        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation, left: described })
+        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation, description })
     }
 
     /// Cuts the files of a stream behind what was durable when a disk failed. If its folder is
@@ -469,7 +470,7 @@ impl<H: Host> Manager<H> {
         folders: &[PathBuf],
         disk: DiskConfig,
         state: &Arc<StreamState>,
-        left: Left,
+        stored: Stored,
         fault: Option<&Fault>,
         input: Receiver<Item>,
     ) -> Result<NewWriter<H>, DiskError> {
@@ -497,9 +498,9 @@ impl<H: Host> Manager<H> {
             input,
             state: Arc::clone(state),
             entropy: self.host.entropy(),
-            next_index: left.next_index,
-            lacks_end: left.lacks_end,
-            ledger: left.ledger,
+            next_index: stored.next_index,
+            lacks_end: stored.lacks_end,
+            ledger: stored.ledger,
             buffer_bytes,
             file_bytes,
             sync_interval_ns,
@@ -651,11 +652,12 @@ mod tests {
                 is_dealt,
             };
             let folders = [folder.path().to_owned()];
-            let refused = left_in(&folders, &key(!is_dealt), false).map(|left| left.sequence);
+            let refused =
+                stored::close_in(&folders, &key(!is_dealt), false).map(|one| one.sequence);
             assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
             assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
-            let left = left_in(&folders, &key(is_dealt), false).map(|left| left.is_new);
-            assert!(matches!(left, Ok(false)), "{left:?}");
+            let is_new = stored::close_in(&folders, &key(is_dealt), false).map(|one| one.is_new);
+            assert!(matches!(is_new, Ok(false)), "{is_new:?}");
         }
     }
 

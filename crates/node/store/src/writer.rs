@@ -209,7 +209,7 @@ impl<S: FolderStore> Writer<S> {
     /// Whether frames that no folder takes are dropped, since the stream is closed: they are not
     /// durable, so that their sender has them.
     fn gives_up(&self) -> bool {
-        self.state.is_left.load(Relaxed) && self.state.trouble.lock().is_some()
+        self.state.input_has_ended.load(Relaxed) && self.state.trouble.lock().is_some()
     }
 
     /// Goes on with a frame: waits for a file, then copies its columns.

@@ -1,7 +1,8 @@
 //! A sender that says what a test tells it to, message by message: which of several writers of a
 //! stream is heard, and what becomes of a frame that comes twice.
 
-mod left;
+mod left_out;
+mod unopened;
 
 use catchment_fixtures::hadtu_sources;
 use catchment_frame::{EntryNames, FileHeader, FileReader, FrameKind, Numbering, Schema};

@@ -84,10 +84,10 @@ fn what_a_killed_node_has_left_is_closed_in_time_and_goes_on_when_its_sender_com
     let list = FileList::decode(&std::fs::read(stream.join(FILE_LIST_NAME)).unwrap()).unwrap();
     assert!(list.files[&0].closed_bytes.is_some() && list.ended.is_none(), "{list:?}");
     let [shown] = &seen.streams[..] else { panic!("{:?}", seen.streams) };
-    assert!(shown.is_left && !shown.has_ended && shown.durable == 3, "{shown:?}");
+    assert!(shown.is_given_up && !shown.has_ended && shown.durable == 3, "{shown:?}");
     // The next node has nothing to do.
     let seen = Stepped::start(folder.path()).pass(2 * CLOSE_AFTER_NS);
-    assert!(seen.streams.is_empty() && seen.left_error.is_none(), "{seen:?}");
+    assert!(seen.streams.is_empty() && seen.close_error.is_none(), "{seen:?}");
     let node = Node::start(store_config(folder.path(), any())).unwrap();
     let mut late = Sender::admitted(node.address(), 2, 0, 8);
     assert_eq!(late.grant.unwrap().next, 3);
@@ -113,11 +113,11 @@ fn a_stream_that_lacks_a_file_is_left_as_it_is_and_named_until_the_file_is_back(
     let mut node = Stepped::start(folder.path());
     let seen = node.pass(2 * CLOSE_AFTER_NS);
     let error = "run: file 0 is missing, so that its files are left as they are";
-    assert_eq!((seen.left_error.as_deref(), seen.streams.len()), (Some(error), 0));
+    assert_eq!((seen.close_error.as_deref(), seen.streams.len()), (Some(error), 0));
     assert!(std::fs::read(&second).unwrap() == before);
     std::fs::rename(&second, &first).unwrap();
     let seen = node.pass(2 * CLOSE_AFTER_NS);
-    assert!(seen.left_error.is_none() && seen.streams[0].is_left, "{seen:?}");
+    assert!(seen.close_error.is_none() && seen.streams[0].is_given_up, "{seen:?}");
     assert!(is_closed(&stream));
     assert_eq!(stored(folder.path()), [0, 1, 2]);
 }
@@ -144,7 +144,7 @@ fn a_stream_whose_disk_has_failed_is_closed_when_its_sender_is_gone() {
     wait_while(|| !is_closed(&stream));
     assert_eq!(stored(folder.path()), [0]);
     let seen = node.stop().unwrap();
-    assert!(seen.streams[0].is_left && seen.left_error.is_none(), "{seen:?}");
+    assert!(seen.streams[0].is_given_up && seen.close_error.is_none(), "{seen:?}");
 }
 
 #[test]
@@ -186,83 +186,4 @@ fn a_run_that_ends_behind_the_last_frame_of_an_earlier_node_has_one_file_that_sa
     std::fs::write(&list, before).unwrap();
     end();
     assert_eq!(std::fs::read_to_string(&list).unwrap(), text);
-}
-
-/// The answer to a sender that asks, once the files of the stream are closed.
-fn asked(address: SocketAddr) -> Sender {
-    let ask = || Sender::connect_with(address, 9, (0, 1 << 62), StreamLog::ASKS);
-    let is_later =
-        |one: &Sender| matches!(one.refused(), Some(ByeReason::LATER | ByeReason::NAME_IN_USE));
-    std::iter::repeat_with(ask).find(|one| !is_later(one)).expect("an answer")
-}
-
-#[test]
-fn who_asks_is_told_at_once_that_a_folder_that_was_left_out_has_a_part_and_its_sender_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let (node, control) = two_folders(folder.path(), 1 << 30);
-    let address = node.address();
-    let mut sender = Sender::admitted(address, 1, 0, 8);
-    let generation = sender.generation();
-    sender.attach(address);
-    (0..3).for_each(|sequence| sender.frame(sequence, generation));
-    sender.wait_durable(3);
-    let [first, second, away] = ["first", "second", "away"].map(|name| folder.path().join(name));
-    std::fs::rename(&first, &away).unwrap();
-    control.fail_writes(Some(libc::EIO));
-    sender.frame(3, generation);
-    sender.read_until(|one| one.bye.is_some());
-    assert_eq!(sender.refused(), Some(ByeReason::LATER));
-    let go_on = |next: u64| {
-        let mut sender = Sender::admitted(address, 1, generation, 8);
-        assert_eq!(sender.grant.unwrap().next, next);
-        sender.attach(address);
-        sender.frame(next, generation);
-        sender.wait_durable(next + 1);
-        sender
-    };
-    drop(go_on(3));
-    let refused = asked(address).bye.expect("it is refused");
-    assert_eq!((refused.reason, refused.retry_ms), (ByeReason::UNKNOWN, 0));
-    // What its last writer knew is right, although its files were closed for the one who asked.
-    let mut sender = go_on(4);
-    sender.send(&Data::Close(Close { log: 0, sequence: 5 }));
-    sender.wait_durable(6);
-    drop(sender);
-    node.stop().unwrap();
-    std::fs::rename(&away, &first).unwrap();
-    let [first, second] = [first, second].map(|one| one.join(NAME));
-    assert_eq!((numbers(&first), numbers(&second)), (vec![0, 1, 2], vec![3, 4]));
-    assert!(Run::open(&second).unwrap().ended());
-}
-
-#[test]
-fn who_asks_is_told_what_there_is_where_a_folder_that_was_left_out_has_nothing_of_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let (node, control) = two_folders(folder.path(), 1 << 30);
-    let address = node.address();
-    let mut sender = Sender::admitted(address, 1, 0, 8);
-    let generation = sender.generation();
-    sender.attach(address);
-    // Its list cannot be written, so that the file of which nothing is durable stays.
-    let failed = folder.path().join("first").join(NAME);
-    std::fs::create_dir(failed.join(FILE_LIST_NAME)).unwrap();
-    control.fail_syncs(Some(libc::EIO));
-    sender.frame(0, generation);
-    sender.read_until(|one| one.bye.is_some());
-    assert_eq!(sender.refused(), Some(ByeReason::LATER));
-    let mut sender = Sender::admitted(address, 1, generation, 8);
-    assert_eq!(sender.grant.unwrap().next, 0);
-    sender.attach(address);
-    (0..2).for_each(|sequence| sender.frame(sequence, generation));
-    sender.wait_durable(2);
-    drop(sender);
-    assert!(failed.join("run-00000.catch").is_file());
-    let asking = Sender::asking(address, 9);
-    let left = asking.left.unwrap();
-    assert_eq!((left.flags, left.frames, asking.grant.unwrap().next), (0, 2, 2));
-    drop(asking);
-    node.stop().unwrap();
-    // The other folder has them in a file with another number.
-    let second = folder.path().join("second").join(NAME);
-    assert!(second.join("run-00001.catch").is_file());
 }
