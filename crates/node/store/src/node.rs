@@ -325,9 +325,9 @@ impl<H: Host> Manager<H> {
         Ok((stored, fault))
     }
 
-    /// What there is of a stream of which a folder that was left out has a part: what its last writer
-    /// has known. What the other folders have alone says neither where it goes on nor what
-    /// its frames count.
+    /// What there is of a stream of which a folder that was left out has a part: what its last
+    /// writer has known. The other folders alone say neither where it goes on nor what its frames
+    /// count.
     fn stored_beside(
         &self,
         state: &StreamState,
