@@ -208,7 +208,7 @@ pub(crate) struct Receive {
     stop: Arc<AtomicBool>,
     close_after_ns: u64,
     looked_ns: u64,
-    /// Whether the node looks for streams that nobody has opened, or closes one: it closes one at a time.
+    /// Whether the node looks for streams that nobody has opened, or closes one: one at a time.
     is_closing: bool,
     /// When the next one may be closed: later if one could not be.
     closes_ns: u64,

@@ -1,5 +1,5 @@
-//! What there is of streams, of an earlier life of the node or of a stream's writer: which ones have
-//! files that are not closed, and how these are closed.
+//! What there is of streams, of an earlier life of the node or of a stream's writer: which ones
+//! have files that are not closed, and how these are closed.
 
 use std::collections::BTreeSet;
 use std::io;
