@@ -58,26 +58,26 @@ fn who_asks_is_told_what_there_is_where_a_folder_that_was_left_out_has_nothing_o
     let mut sender = Sender::admitted(address, 1, 0, 8);
     let generation = sender.generation();
     sender.attach(address);
-    // Its list cannot be written, so that the file of which nothing is durable stays.
-    let failed = folder.path().join("first").join(NAME);
-    std::fs::create_dir(failed.join(FILE_LIST_NAME)).unwrap();
     control.fail_syncs(Some(libc::EIO));
     sender.frame(0, generation);
     sender.read_until(|one| one.bye.is_some());
     assert_eq!(sender.refused(), Some(ByeReason::LATER));
+    // The file of which nothing is durable is gone with its disk.
+    let [first, away] = ["first", "away"].map(|name| folder.path().join(name));
+    std::fs::rename(&first, &away).unwrap();
     let mut sender = Sender::admitted(address, 1, generation, 8);
     assert_eq!(sender.grant.unwrap().next, 0);
     sender.attach(address);
     (0..2).for_each(|sequence| sender.frame(sequence, generation));
     sender.wait_durable(2);
     drop(sender);
-    assert!(failed.join("run-00000.catch").is_file());
     let asking = Sender::asking(address, 9);
     let left = asking.left.unwrap();
     assert_eq!((left.flags, left.frames, asking.grant.unwrap().next), (0, 2, 2));
     drop(asking);
     node.stop().unwrap();
     // The other folder has them in a file with another number.
+    assert!(away.join(NAME).join("run-00000.catch").is_file());
     let second = folder.path().join("second").join(NAME);
     assert!(second.join("run-00001.catch").is_file());
 }

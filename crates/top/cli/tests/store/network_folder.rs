@@ -284,6 +284,8 @@ fn a_spill_whose_disk_hangs_is_named_and_everything_comes_to_the_node() {
         drop(stalled);
     });
     wait_durable(&front_end, 2_000);
+    // What the node shows is half a second old.
+    node.until(|state| state["spills"][0]["frames_waiting"].as_u64() > Some(0));
     let store = Store::start(folder.path(), address);
     let state = node.until(|state| state["spills"][0]["frames_waiting"] == 0);
     assert_eq!(state["spills"][0]["frames_lost"], 0);
