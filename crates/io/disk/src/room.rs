@@ -140,8 +140,8 @@ fn seek(file: &File, from: u64, whence: libc::c_int) -> io::Result<u64> {
 }
 
 /// Whether the file system is known as one of local disks. These keep blocks for all written data,
-/// and begin a write without waiting for it. Others (ZFS, and servers on it) may store written zeros
-/// as a hole, or wait for their server.
+/// and begin a write without waiting for it. Others may store written zeros as a hole (ZFS, and
+/// servers on it), or wait for their server.
 pub(crate) fn is_on_a_local_disk(file: &File) -> bool {
     // SAFETY: statfs is plain integers, for which zero is a valid value.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };

@@ -248,11 +248,21 @@ fn a_quota_that_is_used_up_in_the_middle_of_a_write_sends_files_to_another_folde
     let report = audit(&run).unwrap();
     // What was being written there is lost, and counted.
     let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
-    let lost = ledger[Entry::FragmentsDiscardedDisk];
-    assert_eq!(ledger[Entry::FragmentsRecorded] + lost, 3 * sent);
-    assert_eq!(report.verdict == Verdict::DataLost, lost > 0, "{report:?}");
+    let discarded = ledger[Entry::FragmentsDiscardedDisk];
+    assert_eq!(ledger[Entry::FragmentsRecorded] + discarded, 3 * sent);
+    let lost = discarded + ledger[Entry::FragmentsUnconfirmed];
+    assert_eq!(report.verdict == Verdict::Balanced, lost == 0, "{report:?}");
     assert_eq!(code, Some(if lost > 0 { 3 } else { 0 }), "{lost} lost");
-    assert!(verify(&run, |_| {}).is_intact());
+    // The file there has no room for its end, and may have a part of a frame.
+    let mut found = 0;
+    for (key, of_sources) in fragments(&run) {
+        for (source, bytes) in of_sources.iter().enumerate() {
+            let Some(bytes) = bytes else { continue };
+            assert!(*bytes == content(source, key), "event {key}, source {source}");
+            found += 1;
+        }
+    }
+    assert!(found + lost >= 3 * sent, "{found} fragments, {lost} lost: {report:?}");
 }
 
 #[test]
