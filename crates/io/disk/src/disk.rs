@@ -338,7 +338,7 @@ impl Disk {
         let new_bytes = open.begin_write(end);
         let target = Target { handle: Arc::clone(open.handle()), file: file.0, token, order };
         let mut slot = Slot::write(target, buffer, offset, length, open.direct);
-        slot.new_bytes = new_bytes;
+        (slot.new_bytes, slot.may_block) = (new_bytes, open.may_block);
         let direct = open.direct;
         self.room.written(new_bytes);
         self.ask_for_blocks(file);

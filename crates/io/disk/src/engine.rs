@@ -39,6 +39,8 @@ pub(crate) struct Slot {
     pub direct: bool,
     /// How many of the last bytes need blocks that the file does not have, as far as known.
     pub new_bytes: u64,
+    /// Whether to begin the write may take as long as the write.
+    pub may_block: bool,
     written: u64,
     tries: u32,
 }
@@ -73,6 +75,7 @@ impl Slot {
             bytes: 0,
             direct: false,
             new_bytes: 0,
+            may_block: false,
             written: 0,
             tries: 0,
         }
@@ -94,7 +97,8 @@ impl Slot {
             None => Action::SyncData,
         };
         let new_bytes = self.new_bytes.min(self.bytes - self.written);
-        Op { slot, fd: self.target.handle.as_raw_fd(), action, new_bytes }
+        let (fd, may_block) = (self.target.handle.as_raw_fd(), self.may_block);
+        Op { slot, fd, action, new_bytes, may_block }
     }
 
     /// Takes a result: bytes written, or a negative error number.
@@ -186,6 +190,8 @@ pub(crate) struct Op {
     /// For a write: how many of its last bytes need blocks that the file does not have, as far as
     /// known.
     pub new_bytes: u64,
+    /// Whether to begin a write may take as long as the write.
+    pub may_block: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -319,7 +325,9 @@ impl Uring {
             }
             Action::SyncData => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         };
-        entry.user_data(op.slot.into())
+        // FUSE waits for its server in the thread that submits, unless another one is asked for.
+        let flags = if op.may_block { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        entry.flags(flags).user_data(op.slot.into())
     }
 }
 

@@ -14,7 +14,7 @@ use catchment_model::limits::DISK_ALIGN_BYTES;
 use crate::descriptors;
 use crate::error::DiskError;
 use crate::faults::FaultControl;
-use crate::room::Room;
+use crate::room::{self, Room};
 
 /// How a file is preallocated.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,9 @@ pub(crate) struct Created {
     pub path: PathBuf,
     /// It bypasses the page cache.
     pub direct: bool,
+    /// Whether to begin a write may take as long as the write: the file system is not known as one
+    /// that does not wait.
+    pub may_block: bool,
     /// Bytes that are preallocated; 0 if too little is free, or if preallocation is not possible.
     pub allocated: u64,
     /// Whether the file system preallocates, if there is room.
@@ -109,7 +112,9 @@ pub(crate) fn create(
     }
     let preallocates = preallocated.as_ref().map_or_else(is_full, |_| how.step_bytes > 0);
     let allocated = preallocated.unwrap_or(0);
-    Ok(Created { handle: Arc::new(handle), path: path.to_owned(), direct, allocated, preallocates })
+    let may_block = !room::is_on_a_local_disk(&handle);
+    let (handle, path) = (Arc::new(handle), path.to_owned());
+    Ok(Created { handle, path, direct, may_block, allocated, preallocates })
 }
 
 /// Makes a file that does not exist yet.

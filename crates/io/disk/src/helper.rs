@@ -3,7 +3,8 @@
 //!
 //! There are two because the sync at the end of a file may take seconds, and the file being written
 //! must get its next blocks meanwhile. Disks in one folder, which wait for the same device, may
-//! share them ([`DiskHelpers`]).
+//! share them ([`DiskHelpers`]). Several finish then, so that a file that is slow to close delays
+//! few others: a network file system takes its time for each, not for all together.
 
 use std::fs::File;
 use std::io;
@@ -76,10 +77,10 @@ pub(crate) enum Reply {
 /// The helper threads of one disk, or of several in one folder, which keep them for as long as one
 /// of them has a clone.
 #[derive(Clone, Debug)]
-pub struct DiskHelpers(Arc<Pair>);
+pub struct DiskHelpers(Arc<HelperThreads>);
 
 #[derive(Debug)]
-struct Pair {
+struct HelperThreads {
     ahead: Option<Sender<Order>>,
     finish: Option<Sender<Order>>,
     threads: Vec<JoinHandle<()>>,
@@ -111,20 +112,28 @@ impl DiskHelpers {
         let (ahead, ahead_orders) = bounded(disks_max * JOBS_MAX);
         let (finish, finish_orders) = bounded(disks_max * JOBS_MAX);
         let (ahead, finish, is_abandoned) = (Some(ahead), Some(finish), AtomicBool::new(false));
-        let mut pair = Pair { ahead, finish, threads: Vec::new(), is_abandoned };
-        for (name, orders) in [("disk-ahead", ahead_orders), ("disk-finish", finish_orders)] {
-            let (name, times) = (config.thread(name), config.threads.clone());
+        let mut all = HelperThreads { ahead, finish, threads: Vec::new(), is_abandoned };
+        let finishing = (0..disks_max.min(FINISHING_MAX)).map(|number| {
+            let name = match number {
+                0 => "disk-finish".to_owned(),
+                number => format!("disk-finish-{}", number + 1),
+            };
+            (name, finish_orders.clone())
+        });
+        for (name, orders) in [("disk-ahead".to_owned(), ahead_orders)].into_iter().chain(finishing)
+        {
+            let (name, times) = (config.thread(&name), config.threads.clone());
             let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _time = times.as_ref().map(|times| times.register(name));
                 work(&orders);
             })?;
-            pair.threads.push(thread);
+            all.threads.push(thread);
         }
-        Ok(Self(Arc::new(pair)))
+        Ok(Self(Arc::new(all)))
     }
 }
 
-impl Drop for Pair {
+impl Drop for HelperThreads {
     fn drop(&mut self) {
         self.ahead = None;
         self.finish = None;
@@ -189,6 +198,8 @@ impl Helpers {
     }
 }
 
+/// Threads that finish files of several disks.
+const FINISHING_MAX: usize = 4;
 /// Jobs of a disk for each of the threads: of every file, of one that is opened ahead, and an
 /// append.
 const JOBS_MAX: usize = FILES_MAX + 3;

@@ -16,6 +16,8 @@ pub(crate) struct OpenFile {
     handle: Option<Arc<File>>,
     pub path: PathBuf,
     pub direct: bool,
+    /// Whether to begin a write may take as long as the write.
+    pub may_block: bool,
     /// The first write that failed: no later sync may then report that everything is durable.
     pub write_error: Option<i32>,
     /// The first sync that failed: the kernel may have dropped data that it could not write.
@@ -46,12 +48,13 @@ pub(crate) enum FileState {
 
 impl OpenFile {
     pub(crate) fn new(id: u64, created: Created) -> Self {
-        let Created { handle, path, direct, allocated, preallocates } = created;
+        let Created { handle, path, direct, may_block, allocated, preallocates } = created;
         Self {
             id,
             handle: Some(handle),
             path,
             direct,
+            may_block,
             write_error: None,
             sync_error: None,
             state: FileState::Open,
@@ -149,7 +152,8 @@ mod tests {
     fn file(allocated: u64) -> OpenFile {
         let (handle, path) = (tempfile::tempfile().expect("a file"), PathBuf::from("x"));
         let handle = Arc::new(handle);
-        let created = Created { handle, path, direct: false, allocated, preallocates: true };
+        let (direct, may_block, preallocates) = (false, false, true);
+        let created = Created { handle, path, direct, may_block, allocated, preallocates };
         OpenFile::new(1, created)
     }
 

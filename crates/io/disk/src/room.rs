@@ -125,7 +125,7 @@ fn is_cut(expected: &Expected, file_bytes: u64) -> bool {
     };
     let from = written_before.saturating_sub(1) / BLOCK_BYTES * BLOCK_BYTES;
     let has_hole = || {
-        never_stores_zeros_as_holes(file)
+        is_on_a_local_disk(file)
             && seek(file, from, libc::SEEK_HOLE).is_ok_and(|hole| hole < *written_bytes)
     };
     file_bytes < *written_bytes || !has_begin || has_hole()
@@ -139,16 +139,17 @@ fn seek(file: &File, from: u64, whence: libc::c_int) -> io::Result<u64> {
     u64::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether the file system is known to keep blocks for all written data. Others (ZFS, and servers
-/// on it) may store written zeros as a hole.
-fn never_stores_zeros_as_holes(file: &File) -> bool {
+/// Whether the file system is known as one of local disks. These keep blocks for all written data,
+/// and begin a write without waiting for it. Others may store written zeros as a hole (ZFS, and
+/// servers on it), or wait for their server.
+pub(crate) fn is_on_a_local_disk(file: &File) -> bool {
     // SAFETY: statfs is plain integers, for which zero is a valid value.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is the file's, and the target is valid.
     let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) } == 0;
-    let keeps =
+    let local =
         [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, libc::TMPFS_MAGIC];
-    known && keeps.contains(&stat.f_type)
+    known && local.contains(&stat.f_type)
 }
 
 /// Whether a file's folder has other files with the same extension, except the one made ahead.
@@ -267,7 +268,7 @@ mod tests {
                 let more = vec![7; 2 * BLOCK_BYTES as usize];
                 expected.file.write_all_at(&more, end).expect("writes");
                 expected.written_bytes += more.len() as u64;
-                let is_known = cut_bytes == 0 || never_stores_zeros_as_holes(&expected.file);
+                let is_known = cut_bytes == 0 || is_on_a_local_disk(&expected.file);
                 let known = if is_known { Presence::Truncated } else { Presence::There };
                 assert_eq!(presence_of(&expected), known, "{cut_bytes} of {}", path.display());
             }

@@ -4,7 +4,9 @@
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use catchment_disk::{CompletionKind, Disk, DiskConfig, EngineChoice, FileId, SYNCS_MAX};
+use catchment_disk::{
+    CompletionKind, Disk, DiskConfig, DiskHelpers, EngineChoice, FileId, SYNCS_MAX,
+};
 use catchment_fixtures::wait_while;
 use catchment_network_folder::{NetworkFolder, Operation, Refused};
 
@@ -79,6 +81,47 @@ fn without_direct_writes_and_preallocation_short_writes_are_written_and_said() {
         assert!(refusals[0].starts_with("refuses direct writes (O_DIRECT)"), "{refusals:?}");
         assert!(refusals[1].starts_with("does not preallocate (fallocate)"), "{refusals:?}");
     }
+}
+
+#[test]
+fn a_close_that_hangs_delays_the_end_of_no_file_of_a_disk_with_the_same_helpers() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let here = tempfile::tempdir().expect("a folder");
+    let helpers = DiskHelpers::start(2, &config(EngineChoice::Auto)).expect("threads");
+    let disk = || {
+        let helpers = Some(helpers.clone());
+        let config = DiskConfig { helpers, ..config(EngineChoice::Auto) };
+        Disk::new(config).expect("a disk")
+    };
+    let (mut far, mut near) = (disk(), disk());
+    let mut completions = Vec::new();
+    let mut file = |disk: &mut Disk, folder| {
+        let file = disk.create(&path(folder, "a")).expect("a new file");
+        write(disk, file, 0, 4, 1, &mut completions);
+        file
+    };
+    let (far_file, near_file) = (file(&mut far, remote.path()), file(&mut near, here.path()));
+    let stalled = remote.stall(Operation::Close);
+    let (done, is_done) = sync_channel(1);
+    let let_go = std::thread::spawn(move || {
+        let in_time = is_done.recv_timeout(LONG).is_ok();
+        drop(stalled);
+        in_time
+    });
+    far.finish(far_file, 4 * BLOCK as u64);
+    wait_while(|| {
+        far.poll(&mut completions);
+        remote.waiting(Operation::Close) == 0
+    });
+    near.finish(near_file, 4 * BLOCK as u64);
+    let mut ended = Vec::new();
+    while of_kind(&ended, CompletionKind::Finished).is_empty() {
+        wait(&mut near, &mut ended);
+    }
+    done.send(()).expect("somebody waits for it");
+    assert!(let_go.join().expect("no panic"), "the disk waited for the other one's close");
+    completions.extend(ended.into_iter().chain(drain(&mut far)));
+    all_good(&completions);
 }
 
 #[test]

@@ -114,6 +114,8 @@ pub struct ResumedPlace {
     pub items: u64,
     /// Its files.
     pub files: Vec<PathBuf>,
+    /// Whether the last of them says that the run has ended.
+    pub marks_end: bool,
     /// Which of its frames are in which of them.
     pub file_frames: Vec<FileFrames>,
     /// Its frames.

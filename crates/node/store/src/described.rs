@@ -6,7 +6,7 @@ use catchment_storage::Resumable;
 use catchment_wire::session::{Encoder, Fields as _};
 use catchment_wire::storage_link::{LEFT_BYTES_MAX, LEFT_PARTS_MAX, Left, LeftPart};
 
-/// What is left of a stream.
+/// What there is of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Description {
     /// Empty if nothing is.

@@ -11,7 +11,7 @@
 //! checksums are those that its sender said. A `Writer` writes the frames of one
 //! stream to files of its own, in a folder of the stream's name, and publishes up to which number
 //! they are durable: synced, in order, without a gap. The node itself ([`Node`]) makes folders and
-//! threads, and ends the files that an earlier node has left, as a recorder that goes on with a run
+//! threads, and ends the files of an earlier node, as a recorder that goes on with a run
 //! does: when their stream is opened again, or when nobody has opened it for as long as a stream
 //! without a sender is kept.
 //!
@@ -30,12 +30,13 @@ mod disk_watch;
 mod frames;
 mod host;
 mod items;
-mod left;
+mod marks;
 mod memory;
 mod node;
 mod receive;
 mod sessions;
 mod state;
+mod stored;
 mod writer;
 mod writers;
 

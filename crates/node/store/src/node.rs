@@ -1,4 +1,4 @@
-//! The node at its edge: folders, disks, threads, and what an earlier node has left.
+//! The node at its edge: folders, disks, threads, and the files of an earlier node.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -22,13 +22,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use crate::config::StoreConfig;
 use crate::host::{Events, HasEnded, Host, HostDisks, OnThread, plan};
 use crate::items::Item;
-use crate::left::{self, Left, left_in};
 use crate::memory::{Reserved, buffered};
 use crate::receive::{Answer, NotOpened, OpenedStream, Order, Receive, ReceiveParts};
 use crate::sessions::CONNECTIONS_MAX;
 use crate::state::{
     Durable, Fault, FolderState, NodeObserver, NodeSnapshot, NodeState, StreamKey, StreamState,
 };
+use crate::stored::{self, Stored};
 use crate::writer::{ROOM_BYTES, Writer, WriterParts};
 
 /// Why a storage node did not start, or did not end in order.
@@ -179,8 +179,18 @@ pub(crate) struct Manager<H: Host> {
     pub(crate) host: H,
     state: Arc<NodeState>,
     writers: BTreeMap<String, Running>,
-    /// Folders in which a stream cannot go on, since what it has there cannot be ended.
-    left_out: BTreeMap<String, Vec<PathBuf>>,
+    /// By stream.
+    left_out: BTreeMap<String, FoldersLeftOut>,
+}
+
+/// Folders in which a stream cannot go on, since what it has there cannot be ended.
+#[derive(Default)]
+struct FoldersLeftOut {
+    folders: Vec<PathBuf>,
+    /// Above the numbers of the files there, which keep them.
+    next_index: u32,
+    /// Whether one has something that was durable.
+    has_durable: bool,
 }
 
 /// A writer that was begun, and what it shows.
@@ -220,13 +230,15 @@ impl<H: Host> Manager<H> {
     }
 
     /// Forgets writers that have ended as they were asked to, and the buffers of all that have. For
-    /// how long nothing had come is kept for the sender that has asked.
+    /// how long nothing had come is kept for the sender that has asked, and what is durable where a
+    /// folder was left out.
     fn forget_ended(&mut self) {
         let ended = self.writers.values_mut().filter(|one| one.has_ended.get());
         ended.for_each(|one| one.buffers = None);
         let is_asked = |state: &StreamState| state.idle_ns.load(Relaxed) > 0;
-        self.writers.retain(|_, one| {
-            !one.has_ended.get() || one.state.has_failed() || is_asked(&one.state)
+        self.writers.retain(|name, one| {
+            let is_needed = one.state.has_failed() || is_asked(&one.state);
+            !one.has_ended.get() || is_needed || self.left_out.contains_key(name)
         });
     }
 
@@ -239,13 +251,13 @@ impl<H: Host> Manager<H> {
                 Answer::Kept(name, kept.map(|()| generation))
             }
             Order::Find => {
-                let mut names = left::unclosed(&self.config.folders);
+                let mut names = stored::unclosed(&self.config.folders);
                 names.retain(|name| !self.writers.contains_key(name));
                 Answer::Found(names)
             }
             Order::Close(name) => {
                 let closed = self.close(&name);
-                self.state.note_left(&name, closed.as_ref().err());
+                self.state.note_close(&name, closed.as_ref().err());
                 Answer::Closed(name, closed.is_ok())
             }
         }
@@ -253,7 +265,7 @@ impl<H: Host> Manager<H> {
 
     /// The folders of a stream, but for those that were left as they are.
     fn folders_of(&self, name: &str) -> Vec<PathBuf> {
-        let left_out = self.left_out.get(name).map_or(&[][..], Vec::as_slice);
+        let left_out = self.left_out.get(name).map_or(&[][..], |one| &one.folders[..]);
         let folders = self.config.folders.iter().map(|folder| folder.join(name));
         folders.filter(|one| !left_out.contains(one)).collect()
     }
@@ -268,50 +280,87 @@ impl<H: Host> Manager<H> {
         folders.iter().map(of).collect()
     }
 
-    /// Ends what is left of a stream that has no writer, and says why its last one has failed, if
-    /// it has. If its sender `asks`, that is described.
-    fn end_left(
+    /// Closes the files of a stream that has no writer, and says why its last one has failed, if it
+    /// has. If its sender `asks`, they are described.
+    fn close_files(
         &mut self,
         key: &StreamKey,
         asks: bool,
-    ) -> Result<(Left, Option<Fault>), NotOpened> {
+    ) -> Result<(Stored, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
-        let (mut fault, mut left, mut idle_ns) = (None, None, 0);
+        let (mut fault, mut before, mut stored, mut idle_ns) = (None, None, None, 0);
         if let Some(running) = self.writers.get_mut(&key.name) {
             if !running.has_ended.get() {
                 return Err(later("its files are being closed".to_owned()));
             }
             running.buffers = None;
-            fault = running.state.fault.lock().clone();
-            idle_ns = running.state.idle_ns.load(Relaxed);
             let state = Arc::clone(&running.state);
+            idle_ns = state.idle_ns.load(Relaxed);
+            fault = state.fault.lock().clone();
+            before = state.at_end.lock().clone();
             if let Some(fault) = &fault {
-                left = self.end_after(key, fault)?;
+                self.cut_after(key, fault, before.as_ref())?;
             }
-            if let Some(left) = &mut left {
-                // What is closed stays, but for what was cut.
-                left.files.clone_from(&state.files.lock());
-                left.files.retain(|one| one.first_file < left.next_index);
-                if let Some(last) = left.next_index.checked_sub(1) {
-                    left.files.iter_mut().for_each(|one| one.cut_behind(last));
-                }
-            }
+            stored = self.stored_beside(&state, before.as_ref(), asks)?;
         }
-        let found = || left_in(&self.folders_of(&key.name), key, asks);
-        let mut left = left.map_or_else(found, Ok)?;
-        if asks && left.described.is_none() {
-            return Err(later("what a folder that has failed has of it is not known".to_owned()));
+        let found = || stored::close_in(&self.folders_of(&key.name), key, asks);
+        let mut stored = stored.map_or_else(found, Ok)?;
+        if let Some(left_out) = self.left_out.get(&key.name) {
+            stored.next_index = stored.next_index.max(left_out.next_index);
         }
-        if let Some(described) = &mut left.described {
+        if let Some(described) = &mut stored.described {
             described.age_ns = described.age_ns.max(idle_ns);
         }
-        let before = fault.as_ref().and_then(|fault| fault.before.as_ref());
-        if let Some(before) = before.filter(|before| left.sequence < before.sequence) {
-            let (got, expected) = (left.sequence, before.sequence);
+        let before = before.filter(|_| fault.is_some());
+        if let Some(before) = before.as_ref().filter(|one| stored.is_new && one.folders.is_empty())
+        {
+            // It begins behind what others have, and nothing of it was durable.
+            (stored.sequence, stored.is_new) = (before.sequence, false);
+        }
+        if let Some(before) = before.filter(|before| stored.sequence < before.sequence) {
+            let (got, expected) = (stored.sequence, before.sequence);
             let text = format!("the files have frames up to {got}, and {expected} were durable");
             return Err(later(text));
         }
-        Ok((left, fault))
+        Ok((stored, fault))
+    }
+
+    /// What there is of a stream of which a folder that was left out has a part: what its last
+    /// writer has known. The other folders alone say neither where it goes on nor what its frames
+    /// count.
+    fn stored_beside(
+        &self,
+        state: &StreamState,
+        before: Option<&Durable>,
+        asks: bool,
+    ) -> Result<Option<Stored>, NotOpened> {
+        let left_out = self.left_out.get(&state.key.name).filter(|one| one.has_durable);
+        let Some(left_out) = left_out else { return Ok(None) };
+        if asks {
+            let folders: Vec<_> =
+                left_out.folders.iter().map(|one| one.display().to_string()).collect();
+            let text = format!("a part of it is in {}, which has failed", folders.join(", "));
+            return Err(NotOpened::Unknown(text));
+        }
+        let Some(before) = before else { return Ok(None) };
+        let Durable { sequence, next_index, ledger, .. } = before.clone();
+        let has_ended = state.has_ended.load(Relaxed);
+        // What is closed stays, but for what was cut.
+        let mut files = state.files.lock().clone();
+        files.retain(|one| one.first_file < next_index);
+        if let Some(last) = next_index.checked_sub(1) {
+            files.iter_mut().for_each(|one| one.cut_behind(last));
+        }
+        Ok(Some(Stored {
+            files,
+            sequence: sequence - u64::from(has_ended),
+            next_index,
+            lacks_end: next_index > 0 && !has_ended,
+            ledger,
+            has_ended,
+            is_new: false,
+            described: None,
+        }))
     }
 
     /// Closes a stream that nobody sends and that has no writer.
@@ -321,44 +370,44 @@ impl<H: Host> Manager<H> {
                 return Ok(());
             }
             let state = Arc::clone(state);
-            self.end_left(&state.key, false).map_err(NotOpened::into_text)?;
-            // What is not in a folder that was left is found when the stream is opened again.
-            if self.left_out.get(name).is_none_or(Vec::is_empty) {
+            self.close_files(&state.key, false).map_err(NotOpened::into_text)?;
+            // What is in a folder that was left out is found when the stream is opened again.
+            if !self.left_out.contains_key(name) {
                 self.writers.remove(name);
                 *state.fault.lock() = None;
             }
             return Ok(());
         }
         let folders = self.folders_of(name);
-        if !folders.iter().any(|folder| left::has_unclosed(folder, name)) {
+        if !folders.iter().any(|folder| stored::has_unclosed(folder, name)) {
             return Ok(());
         }
-        let Some(key) = left::key_of(&folders, name)? else { return Ok(()) };
-        let (left, _) = self.end_left(&key, false).map_err(NotOpened::into_text)?;
-        let state = StreamState::new(key, left.sequence + u64::from(left.has_ended));
-        state.has_ended.store(left.has_ended, Relaxed);
+        let Some(key) = stored::key_of(&folders, name)? else { return Ok(()) };
+        let (stored, _) = self.close_files(&key, false).map_err(NotOpened::into_text)?;
+        let state = StreamState::new(key, stored.sequence + u64::from(stored.has_ended));
+        state.has_ended.store(stored.has_ended, Relaxed);
         state.is_given_up.store(true, Relaxed);
-        *state.files.lock() = left.files;
-        self.state.show_left(state);
+        *state.files.lock() = stored.files;
+        self.state.show_closed(state);
         Ok(())
     }
 
     fn open(&mut self, key: StreamKey, asks: bool) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
-        let (mut left, fault) = self.end_left(&key, asks)?;
-        let described = left.described.take();
+        let (mut stored, fault) = self.close_files(&key, asks)?;
+        let description = stored.described.take();
         let folders = self.folders_of(&key.name);
         make_folders(&folders)?;
-        let has_ended = left.has_ended;
-        let durable = left.sequence + u64::from(has_ended);
+        let has_ended = stored.has_ended;
+        let durable = stored.sequence + u64::from(has_ended);
         let state = Arc::new(StreamState::new(key, durable));
         state.has_ended.store(has_ended, Relaxed);
-        state.files.lock().clone_from(&left.files);
-        let is_new = left.is_new;
+        state.files.lock().clone_from(&stored.files);
+        let is_new = stored.is_new;
         let generation = kept_generation(&folders);
         let (input, items) = bounded(ITEMS_MAX);
         let (disk, buffers) = buffered(&self.config.disk, &self.state.buffers, folders.len());
-        let parts = self.writer(&folders, disk, &state, left, fault.as_ref(), items);
+        let parts = self.writer(&folders, disk, &state, stored, fault.as_ref(), items);
         let (writer, waker, park) = parts.map_err(|error| later(error.to_string()))?;
         let name = state.key.name.clone();
         let begun = self.host.begin(&name, writer, park);
@@ -368,50 +417,52 @@ impl<H: Host> Manager<H> {
         let state_shown = Arc::clone(&state);
         let running = Running { state: state_shown, has_ended: writer_ended, buffers };
         self.writers.insert(name, running);
-        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation, left: described })
+        Ok(OpenedStream { state, input, waker, has_ended, is_new, generation, description })
     }
 
     /// Cuts the files of a stream behind what was durable when a disk failed. If its folder is
     /// gone, or its files cannot be cut, and there are other folders, it is left as it is and the
-    /// stream goes on in those: then this is what is left of it.
-    fn end_after(&mut self, key: &StreamKey, fault: &Fault) -> Result<Option<Left>, NotOpened> {
-        let left_out = self.left_out.entry(key.name.clone()).or_default();
-        let is_known = |before: &Durable| left_out.contains(&before.folder);
-        let is_left_out = fault.before.as_ref().is_some_and(is_known);
-        let several = is_left_out || self.config.folders.len() > left_out.len() + 1;
-        let before = fault.before.as_ref().filter(|_| several);
+    /// stream goes on in those.
+    fn cut_after(
+        &mut self,
+        key: &StreamKey,
+        fault: &Fault,
+        before: Option<&Durable>,
+    ) -> Result<(), NotOpened> {
+        let left_out = self.left_out.get(&key.name).map_or(&[][..], |one| &one.folders[..]);
+        let Some((folder, before)) = fault.folder.as_ref().zip(before) else { return Ok(()) };
+        let is_known = left_out.contains(folder);
+        let are_several = is_known || self.config.folders.len() > left_out.len() + 1;
         // A folder that is gone would be made again, with nothing in it.
-        let is_gone = before.is_some_and(|before| !before.folder.is_dir());
-        let mut is_left_out = is_left_out || is_gone;
+        let mut is_left_out = is_known || are_several && !folder.is_dir();
         for (path, bytes) in &fault.cuts {
             let Err(error) = cut_listed(path, *bytes, key) else { continue };
-            let is_there = before.is_some_and(|before| path.starts_with(&before.folder));
+            let is_there = are_several && path.starts_with(folder);
             is_left_out |= is_there;
             if !is_there {
                 let text = format!("cannot cut {}: {error}", path.display());
                 return Err(NotOpened::Later(text));
             }
         }
-        let Some(Durable { folder, sequence, next_index, ledger }) =
-            before.filter(|_| is_left_out).cloned()
-        else {
-            return Ok(None);
-        };
-        let others =
-            fault.cuts.iter().filter(|(path, bytes)| *bytes > 0 && !path.starts_with(&folder));
-        for (path, _) in others {
+        if !is_left_out {
+            return Ok(());
+        }
+        let (there, others): (Vec<_>, Vec<_>) =
+            fault.cuts.iter().partition(|(path, _)| path.starts_with(folder));
+        for (path, _) in others.iter().filter(|(_, bytes)| *bytes > 0) {
             let failed = |error: StorageError| NotOpened::Later(error.to_string());
             catchment_storage::repair(path).map_err(failed)?;
         }
-        // Its files keep their numbers.
-        let kept = fault.cuts.iter().filter(|(path, _)| path.starts_with(&folder));
-        let kept = kept.filter_map(|(path, _)| index_of(path, &key.name)).max();
-        let next_index = kept.map_or(next_index, |last| next_index.max(last.saturating_add(1)));
-        if !left_out.contains(&folder) {
-            left_out.push(folder);
+        let last = there.iter().filter_map(|(path, _)| index_of(path, &key.name)).max();
+        let next_index = last.map_or(0, |last| last.saturating_add(1)).max(before.next_index);
+        let left_out = self.left_out.entry(key.name.clone()).or_default();
+        left_out.next_index = left_out.next_index.max(next_index);
+        left_out.has_durable |=
+            before.folders.contains(folder) || there.iter().any(|(_, bytes)| *bytes > 0);
+        if !left_out.folders.contains(folder) {
+            left_out.folders.push(folder.clone());
         }
-        let (files, has_ended, is_new, described) = (Vec::new(), false, false, None);
-        Ok(Some(Left { files, sequence, next_index, ledger, has_ended, is_new, described }))
+        Ok(())
     }
 
     fn writer(
@@ -419,7 +470,7 @@ impl<H: Host> Manager<H> {
         folders: &[PathBuf],
         disk: DiskConfig,
         state: &Arc<StreamState>,
-        left: Left,
+        stored: Stored,
         fault: Option<&Fault>,
         input: Receiver<Item>,
     ) -> Result<NewWriter<H>, DiskError> {
@@ -432,8 +483,8 @@ impl<H: Host> Manager<H> {
         for (number, store) in stores.iter().enumerate() {
             disks.polled(number, WriteCounts::default(), store.spare_bytes(), now_ns);
         }
-        if let Some(Fault { before: Some(before), reason, .. }) = fault
-            && let Some(failed) = folders.iter().position(|folder| *folder == before.folder)
+        if let Some(Fault { folder: Some(folder), reason, .. }) = fault
+            && let Some(failed) = folders.iter().position(|one| one == folder)
         {
             disks.leave(failed, reason, now_ns);
         }
@@ -447,8 +498,9 @@ impl<H: Host> Manager<H> {
             input,
             state: Arc::clone(state),
             entropy: self.host.entropy(),
-            next_index: left.next_index,
-            ledger: left.ledger,
+            next_index: stored.next_index,
+            lacks_end: stored.lacks_end,
+            ledger: stored.ledger,
             buffer_bytes,
             file_bytes,
             sync_interval_ns,
@@ -600,11 +652,12 @@ mod tests {
                 is_dealt,
             };
             let folders = [folder.path().to_owned()];
-            let refused = left_in(&folders, &key(!is_dealt), false).map(|left| left.sequence);
+            let refused =
+                stored::close_in(&folders, &key(!is_dealt), false).map(|one| one.sequence);
             assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
             assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
-            let left = left_in(&folders, &key(is_dealt), false).map(|left| left.is_new);
-            assert!(matches!(left, Ok(false)), "{left:?}");
+            let is_new = stored::close_in(&folders, &key(is_dealt), false).map(|one| one.is_new);
+            assert!(matches!(is_new, Ok(false)), "{is_new:?}");
         }
     }
 

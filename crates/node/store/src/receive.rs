@@ -22,9 +22,9 @@ pub(crate) enum Order {
     Open(StreamKey, bool),
     /// A stream's sessions may be granted that writer generation, once it is on the disk.
     Keep(String, u64),
-    /// Which streams an earlier node has left that are not closed.
+    /// Which streams of an earlier node are not closed.
     Find,
-    /// What is left of a stream without a writer is to be closed.
+    /// The files of a stream without a writer are to be closed.
     Close(String),
 }
 
@@ -44,12 +44,14 @@ pub(crate) enum NotOpened {
     Never(String),
     /// It may have one later.
     Later(String),
+    /// What there is of it, as its sender asks, is not known.
+    Unknown(String),
 }
 
 impl NotOpened {
     pub(crate) fn into_text(self) -> String {
         match self {
-            Self::Never(text) | Self::Later(text) => text,
+            Self::Never(text) | Self::Later(text) | Self::Unknown(text) => text,
         }
     }
 }
@@ -67,7 +69,7 @@ pub(crate) struct OpenedStream {
     /// The highest writer generation that was granted before.
     pub(crate) generation: u64,
     /// What there is of it, if that was asked.
-    pub(crate) left: Option<Description>,
+    pub(crate) description: Option<Description>,
 }
 
 /// A stream, as far as the agent has it.
@@ -88,7 +90,7 @@ pub(crate) struct Stream {
     pub(crate) taken: u64,
     pub(crate) is_new: bool,
     /// What there is of it, if a sender has asked, until one sends.
-    pub(crate) left: Option<Arc<Description>>,
+    pub(crate) description: Option<Arc<Description>>,
     pub(crate) header: Option<StreamHeader>,
     pub(crate) generation: u64,
     /// The highest one that is on the disk, or why it could not be written; none while it is
@@ -103,13 +105,26 @@ pub(crate) struct Stream {
 
 impl Stream {
     fn new(opened: OpenedStream) -> Self {
-        let OpenedStream { state, input, waker, has_ended, is_new, generation, left } = opened;
-        let left = left.map(Arc::new);
+        let OpenedStream { state, input, waker, has_ended, is_new, generation, description } =
+            opened;
+        let description = description.map(Arc::new);
         let taken = state.durable.load(Relaxed);
         let input = (!has_ended).then_some(input);
         let (header, kept, idle_ns) = (None, Some(Ok(generation)), 0);
         let faults = (0, 0, 0);
-        Self { state, input, waker, taken, is_new, left, header, generation, kept, idle_ns, faults }
+        Self {
+            state,
+            input,
+            waker,
+            taken,
+            is_new,
+            description,
+            header,
+            generation,
+            kept,
+            idle_ns,
+            faults,
+        }
     }
 
     /// Counts a framing fault of a session. Whether it is the third one between which nothing was
@@ -143,21 +158,21 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.state.is_left.store(true, Relaxed);
+        self.state.input_has_ended.store(true, Relaxed);
     }
 }
 
-/// A stream that is perhaps not closed and has no writer: an earlier node has left it, or its last
-/// writer has failed, or closes its files and may fail in that.
+/// A stream that is perhaps not closed and that nobody has opened: it is an earlier node's, or its
+/// last writer has failed, or closes its files and may fail in that.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct Unopened {
     /// As its last writer has shown it.
     pub(crate) state: Option<Arc<StreamState>>,
     /// For how long nobody has asked for it; of an earlier node's, since this one has begun.
     pub(crate) idle_ns: u64,
 }
 
-impl Left {
+impl Unopened {
     /// Its sender is there.
     pub(crate) fn asked_for(&mut self) {
         self.idle_ns = 0;
@@ -193,7 +208,7 @@ pub(crate) struct Receive {
     stop: Arc<AtomicBool>,
     close_after_ns: u64,
     looked_ns: u64,
-    /// Whether the node looks for streams that are left, or closes one: it closes one at a time.
+    /// Whether the node looks for streams that nobody has opened, or closes one: one at a time.
     is_closing: bool,
     /// When the next one may be closed: later if one could not be.
     closes_ns: u64,
@@ -225,10 +240,10 @@ impl Receive {
     /// that nobody sends any more.
     fn look_after_streams(&mut self, now_ns: u64) {
         for answer in self.answers.try_iter() {
-            let Sessions { streams, left, .. } = &mut self.sessions;
+            let Sessions { streams, unopened, .. } = &mut self.sessions;
             match answer {
                 Answer::Opened(name, Ok(opened)) => {
-                    left.remove(&name);
+                    unopened.remove(&name);
                     streams.insert(name, Slot::Ready(Box::new(Stream::new(opened))));
                 }
                 Answer::Opened(name, Err(error)) => {
@@ -241,14 +256,14 @@ impl Receive {
                 }
                 Answer::Found(names) => {
                     self.is_closing = false;
-                    names.into_iter().for_each(|name| _ = left.entry(name).or_default());
+                    names.into_iter().for_each(|name| _ = unopened.entry(name).or_default());
                 }
                 Answer::Closed(name, is_closed) => {
                     self.is_closing = false;
                     if is_closed {
-                        left.remove(&name);
+                        unopened.remove(&name);
                     } else {
-                        left.entry(name).or_default().idle_ns = 0;
+                        unopened.entry(name).or_default().idle_ns = 0;
                         self.closes_ns = now_ns + CLOSE_AGAIN_NS;
                     }
                 }
@@ -260,8 +275,8 @@ impl Receive {
         }
         self.looked_ns = now_ns;
         self.sessions.look(passed_ns);
-        self.sessions.left.values_mut().for_each(|left| left.idle_ns += passed_ns);
-        self.close_left(now_ns);
+        self.sessions.unopened.values_mut().for_each(|one| one.idle_ns += passed_ns);
+        self.close_unopened(now_ns);
         let (sessions, close_after_ns) = (&mut self.sessions, self.close_after_ns);
         let mut gone = Vec::new();
         for (name, slot) in &mut sessions.streams {
@@ -277,23 +292,23 @@ impl Receive {
             sessions.stream_failed(&name);
             if let Some(Slot::Ready(stream)) = sessions.streams.remove(&name) {
                 stream.state.is_attached.store(false, Relaxed);
-                let left = Left { state: Some(Arc::clone(&stream.state)), idle_ns: 0 };
-                left.set_given_up(!stream.state.has_failed());
+                let unopened = Unopened { state: Some(Arc::clone(&stream.state)), idle_ns: 0 };
+                unopened.set_given_up(!stream.state.has_failed());
                 if !stream.state.has_ended.load(Relaxed) {
-                    sessions.left.insert(name, left);
+                    sessions.unopened.insert(name, unopened);
                 }
             }
         }
     }
 
-    /// Has the next stream closed that is left and for which nobody has asked for long enough.
-    fn close_left(&mut self, now_ns: u64) {
-        let Sessions { left, streams, orders, .. } = &self.sessions;
+    /// Has the next stream closed for which nobody has asked for long enough.
+    fn close_unopened(&mut self, now_ns: u64) {
+        let Sessions { unopened, streams, orders, .. } = &self.sessions;
         if self.is_closing || now_ns < self.closes_ns {
             return;
         }
         let has_none = |name| matches!(streams.get(name), None | Some(Slot::Failed(_)));
-        let mut due = left.iter().filter(|(_, one)| one.idle_ns >= self.close_after_ns);
+        let mut due = unopened.iter().filter(|(_, one)| one.idle_ns >= self.close_after_ns);
         if let Some((name, one)) = due.find(|(name, _)| has_none(*name)) {
             one.set_given_up(true);
             // The node is there as long as this agent.
@@ -348,7 +363,7 @@ const HELD_NS: u64 = 500_000;
 /// counts as silence.
 const LOOK_EVERY_NS: u64 = 50_000_000;
 const LOOK_COUNTS_NS: u64 = 250_000_000;
-/// How long after a stream that is left could not be closed the next one is.
+/// How long after a stream that nobody opens could not be closed the next one is.
 const CLOSE_AGAIN_NS: u64 = 1_000_000_000;
 /// Framing faults of a session between which nothing is taken.
 const FAULTS_MAX: u32 = 3;

@@ -27,7 +27,7 @@ use crossbeam_channel::Sender;
 
 use crate::described::Description;
 use crate::frames::{HeaderParts, Partial};
-use crate::receive::{Left, Order, Slot, Stream, Streams};
+use crate::receive::{Order, Slot, Stream, Streams, Unopened};
 use crate::state::NodeState;
 use data::Body;
 
@@ -67,7 +67,7 @@ pub(crate) struct Sessions {
     is_break: bool,
     pub(crate) streams: Streams,
     /// Streams that are perhaps not closed and have no writer.
-    pub(crate) left: BTreeMap<String, Left>,
+    pub(crate) unopened: BTreeMap<String, Unopened>,
     /// By the stream's name.
     pub(crate) by_name: BTreeMap<String, Session>,
     /// By endpoint.
@@ -92,7 +92,7 @@ pub(crate) struct Session {
     said: Said,
     ended: Option<Ended>,
     /// What there is of the stream, for a sender that asks, and what of that is to be said next.
-    left: Option<(Arc<Description>, usize)>,
+    description: Option<(Arc<Description>, usize)>,
     header: HeaderParts,
     frame: Option<Partial>,
     /// Whether messages of a frame that is there already are on their way.
@@ -212,7 +212,7 @@ impl Sessions {
             is_unopened: false,
             is_break: false,
             streams: BTreeMap::new(),
-            left: BTreeMap::new(),
+            unopened: BTreeMap::new(),
             by_name: BTreeMap::new(),
             connections: Vec::new(),
             closing: Vec::new(),
@@ -530,7 +530,7 @@ impl Sessions {
         let Some(session) = self.by_name.get_mut(name) else { return };
         let is_asked = session.cookie != 0 || is_due;
         let has_more =
-            session.welcome.is_some() || session.left.is_some() || session.ended.is_some();
+            session.welcome.is_some() || session.description.is_some() || session.ended.is_some();
         if !is_asked && !has_more {
             return;
         }
@@ -560,7 +560,7 @@ impl Sessions {
             let written = &mut connection.written;
             let changes = Changes { now, files: files.as_deref(), is_new, received, is_held };
             session.write(answer, written, changes);
-            session.write_left(answer, written);
+            session.write_description(answer, written);
             if let Some(ended) = session.ended.take() {
                 ended.write(written, answer);
                 is_over = true;
@@ -627,12 +627,12 @@ impl Session {
     }
 
     /// Appends the next of what there is of the stream, for a sender that asks.
-    fn write_left(&mut self, answer: &mut Vec<u8>, written: &mut u32) {
-        for _ in 0..LEFT_IN_ANSWER {
-            let Some((left, offset)) = self.left.take() else { return };
+    fn write_description(&mut self, answer: &mut Vec<u8>, written: &mut u32) {
+        for _ in 0..PARTS_IN_ANSWER {
+            let Some((description, offset)) = self.description.take() else { return };
             append(answer, written, |out, number| {
-                let (bytes, next) = left.encode((out, number), offset);
-                self.left = next.map(|next| (Arc::clone(&left), next));
+                let (bytes, next) = description.encode((out, number), offset);
+                self.description = next.map(|next| (Arc::clone(&description), next));
                 bytes
             });
         }
@@ -640,7 +640,7 @@ impl Session {
 }
 
 /// Messages of what there is of a stream in one answer.
-const LEFT_IN_ANSWER: usize = 3;
+const PARTS_IN_ANSWER: usize = 3;
 
 /// Which frames are in which of the files that are closed.
 fn encode_files(out: &mut [u8], number: u32, files: &[FileFrames]) -> usize {

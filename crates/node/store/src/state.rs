@@ -40,6 +40,8 @@ pub(crate) struct StreamState {
     pub(crate) sync: Phase,
     /// Why the writer has ended without being asked to.
     pub(crate) fault: Mutex<Option<Fault>>,
+    /// What it has left; none while there is one, and if it has panicked.
+    pub(crate) at_end: Mutex<Option<Durable>>,
     /// Why it has no file now, and tries again.
     pub(crate) trouble: Mutex<Option<String>>,
     /// Which frames are in which of the files that are closed.
@@ -54,7 +56,7 @@ pub(crate) struct StreamState {
     pub(crate) sender: Mutex<Option<Sender>>,
     pub(crate) is_attached: AtomicBool,
     /// Whether nothing more comes: what cannot be written need not wait.
-    pub(crate) is_left: AtomicBool,
+    pub(crate) input_has_ended: AtomicBool,
     /// Whether its sender has been away for so long that the stream is closed, or is to be.
     pub(crate) is_given_up: AtomicBool,
     /// For how long it had been away when another one asked what there is.
@@ -157,15 +159,15 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
     /// The files of which not all counts, and how many of their first bytes do; 0: none.
     pub(crate) cuts: Vec<(PathBuf, u64)>,
-    /// What is known of it; none if the writer has panicked.
-    pub(crate) before: Option<Durable>,
+    /// The stream's folder on that disk; none if the writer has panicked.
+    pub(crate) folder: Option<PathBuf>,
 }
 
-/// What was durable when a disk failed.
+/// What is durable of a stream when its writer ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Durable {
-    /// The stream's folder on that disk.
-    pub(crate) folder: PathBuf,
+    /// The stream's folders that have a part of it.
+    pub(crate) folders: Vec<PathBuf>,
     /// The numbers of the next frame and of the next file, and what all frames before count.
     pub(crate) sequence: u64,
     pub(crate) next_index: u32,
@@ -183,6 +185,7 @@ impl StreamState {
             write: Phase::default(),
             sync: Phase::default(),
             fault: Mutex::new(None),
+            at_end: Mutex::new(None),
             trouble: Mutex::new(None),
             files: Mutex::new(Vec::new()),
             hang: Mutex::new(None),
@@ -190,7 +193,7 @@ impl StreamState {
             taken: AtomicU64::new(durable),
             sender: Mutex::new(None),
             is_attached: AtomicBool::new(false),
-            is_left: AtomicBool::new(false),
+            input_has_ended: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             idle_ns: AtomicU64::new(0),
         }
@@ -234,7 +237,7 @@ macro_rules! counters {
             pub last_error: Option<String>,
             /// Why a stream whose sender is gone could not be closed, of the last such one; it is
             /// tried again.
-            pub left_error: Option<String>,
+            pub close_error: Option<String>,
             /// Its folders.
             pub folders: Vec<StoreFolder>,
             /// Its streams.
@@ -322,7 +325,7 @@ pub struct StreamSnapshot {
     pub has_ended: bool,
     /// Whether it was closed, since its sender had been away for long, or is as soon as its folders
     /// permit that.
-    pub is_left: bool,
+    pub is_given_up: bool,
     /// Why it waits, or is begun again.
     pub trouble: Option<String>,
 }
@@ -331,7 +334,7 @@ impl StreamSnapshot {
     /// Whether its sender is gone and has not ended it, for no reason that the node knows of, and
     /// may still come again before the stream is closed.
     pub fn is_broken_off(&self) -> bool {
-        !self.is_attached && !self.has_ended && !self.is_left && self.trouble.is_none()
+        !self.is_attached && !self.has_ended && !self.is_given_up && self.trouble.is_none()
     }
 }
 
@@ -361,7 +364,7 @@ pub(crate) struct NodeState {
     refusals: Mutex<BTreeMap<String, u64>>,
     last_error: Mutex<Option<String>>,
     /// The stream that could not be closed last, and why.
-    left_error: Mutex<Option<(String, String)>>,
+    close_error: Mutex<Option<(String, String)>>,
 }
 
 /// Sees what a storage node does, from any thread.
@@ -391,7 +394,7 @@ impl NodeState {
             streams: Mutex::new(Vec::new()),
             refusals: Mutex::default(),
             last_error: Mutex::default(),
-            left_error: Mutex::default(),
+            close_error: Mutex::default(),
         }
     }
 
@@ -405,8 +408,8 @@ impl NodeState {
     }
 
     /// A stream without a sender could not be closed, or is closed.
-    pub(crate) fn note_left(&self, name: &str, error: Option<&String>) {
-        let mut noted = self.left_error.lock();
+    pub(crate) fn note_close(&self, name: &str, error: Option<&String>) {
+        let mut noted = self.close_error.lock();
         match error {
             Some(error) => *noted = Some((name.to_owned(), error.clone())),
             None => _ = noted.take_if(|noted| noted.0 == name),
@@ -426,8 +429,8 @@ impl NodeState {
         streams.drain(..excess);
     }
 
-    /// Shows a stream that an earlier node has left, behind those of this one.
-    pub(crate) fn show_left(&self, stream: StreamState) {
+    /// Shows a stream of an earlier node that was closed, behind those of this one.
+    pub(crate) fn show_closed(&self, stream: StreamState) {
         let mut streams = self.streams.lock();
         let is_shown = streams.iter().any(|one| one.key.name == stream.key.name);
         if !is_shown && streams.len() < SHOWN_MAX {
@@ -452,7 +455,7 @@ impl NodeState {
             write: stream.write.snapshot(),
             sync: stream.sync.snapshot(),
             has_ended: stream.has_ended.load(Relaxed),
-            is_left: stream.is_given_up.load(Relaxed),
+            is_given_up: stream.is_given_up.load(Relaxed),
             trouble: (stream.fault.lock().as_ref().map(|fault| fault.reason.clone()))
                 .or_else(|| stream.trouble.lock().clone())
                 .or_else(|| stream.hang.lock().clone()),
@@ -467,7 +470,7 @@ impl NodeState {
             waiting_bytes: self.memory.content(),
             refusals: self.refusals.lock().clone(),
             last_error: self.last_error.lock().clone(),
-            left_error: (self.left_error.lock().as_ref())
+            close_error: (self.close_error.lock().as_ref())
                 .map(|(name, error)| format!("{name}: {error}")),
             folders: self.folders.iter().map(of_folder).collect(),
             streams: streams.iter().map(of_stream).collect(),

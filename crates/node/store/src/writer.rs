@@ -9,7 +9,6 @@
 //! files are durable: the node cuts them there, and begins again. A file that can be made in no
 //! folder is tried again each second, and frames wait.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -27,6 +26,7 @@ use crossbeam_channel::{Receiver, TryRecvError};
 
 use crate::disk_watch::DiskWatch;
 use crate::items::{Item, StoredFrame};
+use crate::marks::{Marks, Remains, Syncing};
 use crate::state::{Durable, Fault, FolderState, StreamState};
 
 /// What a writer is made of.
@@ -43,6 +43,8 @@ pub(crate) struct WriterParts<S> {
     pub(crate) entropy: Box<dyn Entropy>,
     /// The number of its first file.
     pub(crate) next_index: u32,
+    /// Whether there are files, of which the last one does not say that the run has ended.
+    pub(crate) lacks_end: bool,
     /// The sum of the frames before.
     pub(crate) ledger: Ledger,
     pub(crate) buffer_bytes: usize,
@@ -62,6 +64,8 @@ pub(crate) struct Writer<S: FolderStore> {
     watch: DiskWatch,
     /// By folder, one above the index of its last file.
     listed: Vec<u32>,
+    /// By folder, whether something that is durable is there.
+    has_durable: Vec<bool>,
     folders: Vec<Arc<FolderState>>,
     file_bytes: u64,
     sync_interval_ns: u64,
@@ -78,11 +82,10 @@ pub(crate) struct Writer<S: FolderStore> {
     /// The frame that waits for a file, or is being copied: with the index of its column, once it
     /// was begun.
     frame: Option<(Box<StoredFrame>, Option<usize>)>,
-    /// What is known of files that are not wholly durable, oldest first.
-    marks: VecDeque<Mark>,
+    marks: Marks,
     ledger: Ledger,
-    /// The sum of what is durable in files that are wholly so, in order.
-    durable_ledger: Ledger,
+    /// Whether the newest file is closed, or being closed, as one behind which others come.
+    lacks_end: bool,
     end: End,
 }
 
@@ -114,32 +117,13 @@ pub(crate) struct Attached {
     finishing_ns: u64,
 }
 
-/// A sync under way: what it makes durable, numbers below and bytes before, with what these frames
-/// count, and since when.
-struct Syncing {
-    durable: u64,
-    bytes: u64,
-    frames: Ledger,
-    since_ns: u64,
-}
-
-/// Numbers below these are in a file, and are durable there.
-struct Mark {
-    id: StoreFile,
-    index: u32,
-    path: PathBuf,
-    recorded: u64,
-    durable: u64,
-    /// Bytes of the file that are durable, and what the frames in them count.
-    durable_bytes: u64,
-    frames: Ledger,
-    is_closed: bool,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Frames may come.
     No,
+    /// A file without frames is made, which says that the stream has ended with that item: those
+    /// before it were closed when frames could still come.
+    Marking(u64),
     /// Files are being closed. With a number, the stream ends with that item.
     Closing(Option<u64>),
     /// The list of files is being ended.
@@ -157,6 +141,7 @@ impl<S: FolderStore> Writer<S> {
     pub(crate) fn new(parts: WriterParts<S>) -> Self {
         Self {
             now_ns: 0,
+            has_durable: parts.listed.iter().map(|&files| files > 0).collect(),
             listed: parts.listed,
             folders: parts.folders,
             files: FrameFiles::new(parts.stores, parts.buffer_bytes, HeaderOrder::Last),
@@ -176,9 +161,9 @@ impl<S: FolderStore> Writer<S> {
             asked: None,
             retry_at_ns: 0,
             frame: None,
-            marks: VecDeque::new(),
-            durable_ledger: parts.ledger.clone(),
+            marks: Marks::new(parts.ledger.clone()),
             ledger: parts.ledger,
+            lacks_end: parts.lacks_end,
             end: End::No,
         }
     }
@@ -203,13 +188,13 @@ impl<S: FolderStore> Writer<S> {
             return self.copy(frame, column, budget);
         }
         if self.end != End::No {
-            return Ok(self.go_on_ending());
+            return self.go_on_ending();
         }
         match self.input.try_recv() {
             Ok(Item::Header(header)) => {
                 if self.ledger.sources.is_empty() {
                     self.ledger = Ledger::new(header.schema.sources.len());
-                    self.durable_ledger = self.ledger.clone();
+                    self.marks.set_empty(self.ledger.clone());
                 }
                 self.header = Some(header);
             }
@@ -224,7 +209,7 @@ impl<S: FolderStore> Writer<S> {
     /// Whether frames that no folder takes are dropped, since the stream is closed: they are not
     /// durable, so that their sender has them.
     fn gives_up(&self) -> bool {
-        self.state.is_left.load(Relaxed) && self.state.trouble.lock().is_some()
+        self.state.input_has_ended.load(Relaxed) && self.state.trouble.lock().is_some()
     }
 
     /// Goes on with a frame: waits for a file, then copies its columns.
@@ -269,8 +254,8 @@ impl<S: FolderStore> Writer<S> {
         })
     }
 
-    /// Whether there is a file for the next frame. If none is, one is requested, and taken once
-    /// it is made. A file that is large enough is left for the next, as is one with higher numbers.
+    /// Whether there is a file for the next frame. A file that is large enough is left for the
+    /// next, as is one with higher numbers.
     fn has_file(&mut self, next: &StoredFrame) -> Result<bool, Failed> {
         let is_full = |file: &FrameFile<Attached>| file.end >= self.file_bytes;
         if self.last_number.take_if(|last| next.info.sequence < *last).is_some() {
@@ -279,6 +264,12 @@ impl<S: FolderStore> Writer<S> {
         if self.files.current.as_ref().is_some_and(|file| !is_full(file)) {
             return Ok(true);
         }
+        self.next_file(next.end.saturating_sub(1))
+    }
+
+    /// Whether there is a file for that item: the next one, which is requested, and taken once it
+    /// is made, or while none can be made the current one.
+    fn next_file(&mut self, item: u64) -> Result<bool, Failed> {
         let Asked { index, disk, since_ns } = match self.asked {
             Some(asked) => asked,
             // Until the next one can be made, frames go on in this one.
@@ -300,7 +291,7 @@ impl<S: FolderStore> Writer<S> {
         match opened {
             Ok(id) => {
                 self.files.leave();
-                self.begin_file(StoreFile { store: disk, id }, index, next.end.saturating_sub(1))?;
+                self.begin_file(StoreFile { store: disk, id }, index, item)?;
                 *self.state.trouble.lock() = None;
                 self.folders[disk].makes_files();
                 Ok(true)
@@ -308,14 +299,14 @@ impl<S: FolderStore> Writer<S> {
             // Left over from a file that failed and could not be deleted.
             Err(OpenError::Exists { .. }) if index < u32::MAX => {
                 self.next_index = index + 1;
-                self.has_file(next)
+                self.next_file(item)
             }
             Err(error) => {
                 let reason = error.to_string();
                 let is_left = self.disks.leave(disk, &reason, self.now_ns);
                 self.makes_none(disk, reason);
                 if is_left {
-                    return self.has_file(next);
+                    return self.next_file(item);
                 }
                 self.retry_at_ns = self.now_ns + RETRY_NS;
                 Ok(self.files.current.is_some())
@@ -334,8 +325,10 @@ impl<S: FolderStore> Writer<S> {
     /// Requests the next file, in the folder that is best now.
     fn ask(&mut self) -> Asked {
         let (index, disk) = (self.next_index, self.disks.choose(self.now_ns));
+        // One without frames needs no room: a reserve is free for that.
+        let room_bytes = if self.end == End::No { ROOM_BYTES } else { 0 };
         let path = self.path(disk, index);
-        self.files.store(disk).open(NewFile { path, room_bytes: ROOM_BYTES });
+        self.files.store(disk).open(NewFile { path, room_bytes });
         let asked = Asked { index, disk, since_ns: self.now_ns };
         self.asked = Some(asked);
         asked
@@ -359,19 +352,9 @@ impl<S: FolderStore> Writer<S> {
         let path = self.path(id.store, index);
         let parts = FileParts { id, path: path.clone(), is_listed: true, attached };
         let (file, bytes) = FrameFile::begin(parts, &header, self.now_ns);
-        let durable =
-            self.marks.back().map_or(self.state.durable.load(Relaxed), |one| one.recorded);
-        self.marks.push_back(Mark {
-            id,
-            index,
-            path,
-            recorded: durable,
-            durable,
-            durable_bytes: 0,
-            frames,
-            is_closed: false,
-        });
-        self.next_index = index + 1;
+        let durable = self.state.durable.load(Relaxed);
+        self.marks.begin(id, (index, path), frames, durable);
+        (self.next_index, self.lacks_end) = (index + 1, false);
         self.files.begin_file(file, bytes);
         Ok(())
     }
@@ -457,9 +440,7 @@ impl<S: FolderStore> Writer<S> {
                 self.recorded_ns = self.now_ns;
                 self.state.bytes.fetch_add(written.summary.frame_bytes, Relaxed);
                 self.folders[id.store].bytes.fetch_add(written.summary.frame_bytes, Relaxed);
-                if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
-                    mark.recorded = tag.end;
-                }
+                self.marks.recorded(id, tag.end);
             }
             JobKind::Checkpoint(summary) => {
                 file.checkpoint_ended(&summary);
@@ -484,11 +465,10 @@ impl<S: FolderStore> Writer<S> {
             return Err(Failed { disk: id.store, reason });
         }
         self.folders[id.store].answers();
-        if let Some(Syncing { durable, bytes, frames, since_ns }) = syncing {
-            self.state.sync.took(self.now_ns.saturating_sub(since_ns));
-            if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
-                (mark.durable, mark.durable_bytes, mark.frames) = (durable, bytes, frames);
-            }
+        if let Some(done) = syncing {
+            self.state.sync.took(self.now_ns.saturating_sub(done.since_ns));
+            self.marks.synced(id, done);
+            self.has_durable[id.store] = true;
         }
         self.publish();
         Ok(())
@@ -505,26 +485,15 @@ impl<S: FolderStore> Writer<S> {
         self.list(id.store, &FileListLine::Closed { index: file.index, bytes: completion.bytes });
         self.disks.closed(id.store);
         self.state.closed(file.index, file.numbers);
-        if let Some(mark) = self.marks.iter_mut().find(|mark| mark.id == id) {
-            (mark.durable, mark.durable_bytes) = (mark.recorded, completion.bytes);
-            (mark.frames, mark.is_closed) = (file.attached.frames, true);
-        }
+        self.marks.closed(id, completion.bytes, file.attached.frames);
+        self.has_durable[id.store] = true;
         self.publish();
         Ok(())
     }
 
-    /// Says what is durable: everything up to the first file of which not all is.
+    /// Says what is durable.
     fn publish(&mut self) {
-        let mut durable = None;
-        while let Some(oldest) = self.marks.front() {
-            durable = Some(oldest.durable);
-            if !oldest.is_closed {
-                break;
-            }
-            self.durable_ledger.add(&oldest.frames);
-            self.marks.pop_front();
-        }
-        if let Some(durable) = durable {
+        if let Some(durable) = self.marks.take_durable() {
             self.state.durable.fetch_max(durable, Release);
         }
     }
@@ -536,8 +505,7 @@ impl<S: FolderStore> Writer<S> {
         }
         let is_due = self.now_ns.saturating_sub(self.synced_ns) >= self.sync_interval_ns;
         let Some(file) = &mut self.files.current else { return };
-        let mark = self.marks.back().filter(|mark| mark.recorded > mark.durable);
-        if let Some(recorded) = mark.filter(|_| is_due).map(|mark| mark.recorded)
+        if let Some(recorded) = self.marks.not_durable().filter(|_| is_due)
             && file.attached.syncing.is_none()
         {
             let (id, bytes, since_ns) = (file.id, file.recorded_end, self.now_ns);
@@ -573,6 +541,9 @@ impl<S: FolderStore> Writer<S> {
     fn begin_toc(&mut self, id: StoreFile) {
         let total = self.total();
         let run_ended = matches!(self.end, End::Closing(Some(_)));
+        if self.marks.is_newest(id) {
+            self.lacks_end = !run_ended;
+        }
         let file = self.files.file(id);
         file.toc_begun = true;
         let frames = file.attached.frames.clone();
@@ -587,18 +558,32 @@ impl<S: FolderStore> Writer<S> {
     }
 
     fn begin_end(&mut self, number: Option<u64>) {
-        self.end = End::Closing(number);
         self.files.leave();
         if let Some(asked) = self.asked.take() {
             self.files.store(asked.disk).discard_opened();
         }
+        // Without a header there is no such file: its sender had no frame to say it before.
+        let is_marked = self.lacks_end && self.header.is_some();
+        self.end = match number {
+            Some(number) if is_marked => End::Marking(number),
+            number => End::Closing(number),
+        };
     }
 
-    fn go_on_ending(&mut self) -> Step {
+    fn go_on_ending(&mut self) -> Result<Step, Failed> {
         let mut stores = 0..self.files.stores();
         let is_removing = stores.clone().any(|disk| self.files.store(disk).is_removing());
         match self.end {
-            End::Closing(_) if is_removing || !self.files.closing.is_empty() => return Step::Wait,
+            End::Marking(_) if self.gives_up() => self.begin_end(None),
+            End::Marking(number) => {
+                if !self.next_file(number)? {
+                    return Ok(Step::Wait);
+                }
+                self.begin_end(Some(number));
+            }
+            End::Closing(_) if is_removing || !self.files.closing.is_empty() => {
+                return Ok(Step::Wait);
+            }
             End::Closing(number) => {
                 for disk in stores {
                     let files = self.listed[disk];
@@ -610,7 +595,7 @@ impl<S: FolderStore> Writer<S> {
             }
             End::Listing(number) => {
                 if stores.clone().any(|disk| self.files.store(disk).text_under_way()) {
-                    return Step::Wait;
+                    return Ok(Step::Wait);
                 }
                 // Without its list a run can be read, but a missing file is not noticed.
                 let error = stores.find_map(|disk| self.files.store(disk).take_text_error());
@@ -619,30 +604,28 @@ impl<S: FolderStore> Writer<S> {
                     self.state.has_ended.store(true, Relaxed);
                     self.state.durable.fetch_max(number + 1, Release);
                 }
-                return Step::Ended;
+                return Ok(Step::Ended);
             }
             End::No => {}
         }
-        Step::Done
+        Ok(Step::Done)
     }
 
-    /// What a fault leaves: files that are durable up to some byte, and behind the first that is
-    /// not wholly so, nothing.
-    fn fault(&self, Failed { disk, reason }: Failed) -> Fault {
-        let (mut ledger, mut next_index) = (self.durable_ledger.clone(), self.next_index);
-        let mut cuts = Vec::new();
-        for (number, mark) in self.marks.iter().enumerate() {
-            let is_kept = number == 0 && mark.durable_bytes > 0;
-            cuts.push((mark.path.clone(), if is_kept { mark.durable_bytes } else { 0 }));
-            if number == 0 {
-                ledger.add(&mark.frames);
-                next_index = mark.index + u32::from(is_kept);
-            }
-        }
-        self.folders[disk].failed(&reason);
-        let folder = self.disks.folder(disk).to_owned();
+    /// It ends: what it leaves is known to whoever goes on. Returns the files of which not all is
+    /// durable, as a fault does.
+    fn leave(&self) -> Vec<(PathBuf, u64)> {
+        let Remains { cuts, ledger, next_index } = self.marks.remains(self.next_index);
+        let folders = (0..self.has_durable.len()).filter(|&disk| self.has_durable[disk]);
+        let folders = folders.map(|disk| self.disks.folder(disk).to_owned()).collect();
         let sequence = self.state.durable.load(Relaxed);
-        Fault { reason, cuts, before: Some(Durable { folder, sequence, next_index, ledger }) }
+        *self.state.at_end.lock() = Some(Durable { folders, sequence, next_index, ledger });
+        cuts
+    }
+
+    fn fail(&self, Failed { disk, reason }: Failed) {
+        self.folders[disk].failed(&reason);
+        let (cuts, folder) = (self.leave(), Some(self.disks.folder(disk).to_owned()));
+        *self.state.fault.lock() = Some(Fault { reason, cuts, folder });
     }
 }
 
@@ -664,6 +647,7 @@ impl<S: FolderStore> Agent for Writer<S> {
                 Ok(Step::Budget) => return Work::again(done + 1),
                 Ok(Step::Ended) => {
                     self.look_for_a_hang();
+                    self.leave();
                     return Work::ended();
                 }
                 Ok(Step::Wait) => {
@@ -675,7 +659,7 @@ impl<S: FolderStore> Agent for Writer<S> {
                     };
                 }
                 Err(failed) => {
-                    *self.state.fault.lock() = Some(self.fault(failed));
+                    self.fail(failed);
                     return Work::ended();
                 }
             }

@@ -93,9 +93,10 @@ fn errors(snapshot: &NodeSnapshot) -> Vec<String> {
     let of_connection = snapshot.last_error.iter();
     let of_connection =
         of_connection.map(|error| format!("the last connection that failed: {error}"));
-    let left = snapshot.left_error.iter();
-    let left = left.map(|error| format!("a stream that nobody sends cannot be closed: {error}"));
-    of_connection.chain(left).collect()
+    let unclosed = snapshot.close_error.iter();
+    let unclosed =
+        unclosed.map(|error| format!("a stream that nobody sends cannot be closed: {error}"));
+    of_connection.chain(unclosed).collect()
 }
 
 fn state_of(figures: &StoreFigures, seen: &StoreSeen) -> api::Store {
@@ -104,7 +105,7 @@ fn state_of(figures: &StoreFigures, seen: &StoreSeen) -> api::Store {
         let rate = figures.streams.get(&stream.name).and_then(|rates| rates.per_second(0));
         let state = match stream {
             _ if stream.has_ended => "ended",
-            _ if stream.is_left => "cut_off",
+            _ if stream.is_given_up => "cut_off",
             _ if stream.is_broken_off() => "broken_off",
             _ if stream.trouble.is_some() => "waits",
             _ => "open",

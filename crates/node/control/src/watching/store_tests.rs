@@ -146,7 +146,7 @@ fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
     assert_eq!(verdict, (Level::NotRecording, "storing nothing: streams broke off"));
     assert_eq!(rig.alarms(), ["Stream run-1 broke off: its recorder is gone and has not ended it"]);
     // It is closed: nothing of it is left to be done, whether or not it could be written.
-    rig.stream().is_left = true;
+    rig.stream().is_given_up = true;
     for trouble in [None, Some("it waits".to_owned())] {
         rig.stream().trouble = trouble;
         let meaning = rig.look(20);
@@ -154,7 +154,7 @@ fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
         assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());
     }
     rig.stream().has_ended = true;
-    rig.seen.snapshot.left_error = Some("run-0: file 1 is missing".to_owned());
+    rig.seen.snapshot.close_error = Some("run-0: file 1 is missing".to_owned());
     let meaning = rig.look(20);
     assert_eq!(meaning.verdict.text, "storing nothing: no recorder sends");
     let error = "a stream that nobody sends cannot be closed: run-0: file 1 is missing";

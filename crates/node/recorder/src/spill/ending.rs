@@ -85,8 +85,9 @@ impl Spill {
             None if is_open => self.writer.remove(&path),
             None => std::fs::remove_file(&path),
         };
+        let is_gone = removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         if let Err(error) = removed
-            && error.kind() != io::ErrorKind::NotFound
+            && !is_gone
         {
             warnings.push(format!("cannot remove {}: {error}", path.display()));
         }
@@ -94,7 +95,7 @@ impl Spill {
         let lost = own.filter(|(_, place)| place.is_unreadable).count() as u64;
         if let Some(file) = self.files.remove(&index) {
             self.counts.removed(file.frames, lost.min(file.frames), file.bytes);
-            self.counts.damaged(u64::from(file.damage.is_some()));
+            self.counts.damaged(u64::from(file.damage.is_some() && !is_gone));
         }
         self.frames.retain(|(_, of), _| *of != index);
         self.reader.take_if(|(open, _)| *open == index);

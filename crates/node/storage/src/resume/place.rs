@@ -261,7 +261,11 @@ impl Place {
             supersede(&path)?;
         }
         if let Some(last) = kept.last() {
-            place.next_index = last.found.reader.header().file_index.saturating_add(1);
+            let reader = &last.found.reader;
+            place.next_index = reader.header().file_index.saturating_add(1);
+            // One that is closed again does not say so any more.
+            let flags = reader.flags().filter(|_| last.sum.is_none());
+            place.marks_end = flags.is_some_and(|flags| flags.run_ended);
         }
         for source in &mut place.ledger.sources {
             source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];

@@ -16,7 +16,7 @@ use crate::state::StreamKey;
 pub(super) struct Body {
     kind: BodyKind,
     /// Bytes that are missing, and padding behind them.
-    left: usize,
+    missing: usize,
     padding: usize,
 }
 
@@ -114,9 +114,9 @@ impl Sessions {
                 return Ok(Flow::Held);
             }
         };
-        let (left, at) = (message.body_bytes, message.body_at());
-        let body = Body { kind, left, padding: left.next_multiple_of(8) - left };
-        if left > 0 {
+        let (missing, at) = (message.body_bytes, message.body_at());
+        let body = Body { kind, missing, padding: missing.next_multiple_of(8) - missing };
+        if missing > 0 {
             if let Some(connection) = self.connection(endpoint) {
                 connection.body = Some(body);
             }
@@ -270,17 +270,17 @@ impl Sessions {
         }
         stream.pass_on(Item::Close(close.sequence));
         stream.input = None;
-        (stream.taken, stream.left) = (close.sequence + 1, None);
+        (stream.taken, stream.description) = (close.sequence + 1, None);
         Ok(Ok(Some(BodyKind::Dropped)))
     }
 
     /// Takes bytes of a body, and of the padding behind it.
     fn take_body(&mut self, endpoint: usize, mut body: Body, bytes: &[u8]) -> Flow {
-        let now = bytes.len().min(body.left);
+        let now = bytes.len().min(body.missing);
         self.fill(endpoint, &mut body, now, &mut |room| room.copy_from_slice(&bytes[..now]));
         let padding = (bytes.len() - now).min(body.padding);
-        if body.left > 0 {
-            let goes_into = now == bytes.len() && body.left >= INTO_BYTES_MIN;
+        if body.missing > 0 {
+            let goes_into = now == bytes.len() && body.missing >= INTO_BYTES_MIN;
             self.keep(endpoint, body);
             return if goes_into { Flow::Into } else { Flow::Used(now) };
         }
@@ -310,8 +310,8 @@ impl Sessions {
             _ => return Flow::Held,
         }
         let Some(mut body) = connection.body.take() else { return Flow::Taken };
-        let (left, mut read) = (body.left, 0);
-        let wanted = left.min(READ_BYTES);
+        let (missing, mut read) = (body.missing, 0);
+        let wanted = missing.min(READ_BYTES);
         let mut scratch = [0; INTO_BYTES_MIN];
         match body.kind {
             BodyKind::Column => {
@@ -321,7 +321,7 @@ impl Sessions {
                     read = source.read(partial.room(wanted));
                     partial.filled(read);
                 }
-                body.left -= read;
+                body.missing -= read;
             }
             _ => {
                 let wanted = wanted.min(scratch.len());
@@ -337,8 +337,8 @@ impl Sessions {
                 connection.silent_ns = 0;
             }
         }
-        if body.left > 0 || body.padding > 0 {
-            let flow = if body.left > 0 { Flow::Into } else { Flow::Taken };
+        if body.missing > 0 || body.padding > 0 {
+            let flow = if body.missing > 0 { Flow::Into } else { Flow::Taken };
             self.keep(endpoint, body);
             return flow;
         }
@@ -356,7 +356,7 @@ impl Sessions {
         bytes: usize,
         write: &mut dyn FnMut(&mut [u8]),
     ) {
-        body.left -= bytes;
+        body.missing -= bytes;
         let name = self.connection(endpoint).and_then(|one| one.stream.clone()).unwrap_or_default();
         let session = self.by_name.get_mut(&name);
         match &mut body.kind {
@@ -403,7 +403,7 @@ impl Sessions {
                 let frame = partial.finish(&end, &records, header)?;
                 let frame = StoredFrame { taken_ns: self.now_ns, ..frame };
                 stream.state.take.took(self.now_ns.saturating_sub(begun_ns));
-                (stream.taken, stream.left) = (frame.end, None);
+                (stream.taken, stream.description) = (frame.end, None);
                 stream.pass_on(Item::Frame(Box::new(frame)));
                 self.state.count(|counters| &counters.frames_taken, 1);
                 self.state.count(|counters| &counters.bytes_taken, bytes);
@@ -478,7 +478,7 @@ mod tests {
     fn a_column_whose_session_has_ended_is_not_read_on() {
         let mut sessions = sessions();
         sessions.open(0, None);
-        let body = Body { kind: BodyKind::Column, left: 100_000, padding: 0 };
+        let body = Body { kind: BodyKind::Column, missing: 100_000, padding: 0 };
         sessions.connections[0] =
             Some(Connection { kind: Kind::Over, body: Some(body), ..Connection::default() });
         assert_eq!(sessions.incoming(0, &mut Untouched), Flow::Refused);
@@ -502,7 +502,7 @@ mod tests {
             generation: 1,
             kept: None,
             idle_ns: 0,
-            left: None,
+            description: None,
             faults: (0, 0, 0),
         };
         let session = Session {
@@ -516,7 +516,7 @@ mod tests {
             cookie: 0,
             said: Said::of(&stream),
             ended: None,
-            left: None,
+            description: None,
             header: HeaderParts::default(),
             frame: None,
             repeats: false,

@@ -13,7 +13,7 @@ use super::{
     Ended, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX, Said, Session, Sessions,
 };
 use crate::frames::HeaderParts;
-use crate::receive::{Left, NotOpened, Order, Slot, Stream};
+use crate::receive::{NotOpened, Order, Slot, Stream, Unopened};
 use crate::state::{Sender, StreamKey, StreamState};
 
 impl Sessions {
@@ -134,6 +134,7 @@ impl Sessions {
                 return Err(match error {
                     NotOpened::Never(text) => Ended::new(ByeReason::NAME, 0, 0, text),
                     NotOpened::Later(text) => Ended::later(text),
+                    NotOpened::Unknown(text) => Ended::new(ByeReason::UNKNOWN, 0, 0, text),
                 });
             }
             None if is_full => {
@@ -141,7 +142,7 @@ impl Sessions {
                 return Err(Ended::new(ByeReason::TOO_MANY, 1_000, STREAMS_MAX as u64, text));
             }
             None => {
-                self.left.get_mut(name).into_iter().for_each(Left::asked_for);
+                self.unopened.get_mut(name).into_iter().for_each(Unopened::asked_for);
                 // The node is there as long as this agent.
                 let _asked = self.orders.send(Order::Open(key, asks));
                 self.streams.insert(name.to_owned(), Slot::Opening);
@@ -170,7 +171,7 @@ impl Sessions {
         stream.generation = generation;
         if !asks {
             // What it says of itself is of before.
-            stream.left = None;
+            stream.description = None;
         }
         self.detach(name);
         self.welcome(endpoint, opening, generation)?;
@@ -182,7 +183,7 @@ impl Sessions {
     fn close_asked(&mut self, key: &StreamKey) -> Result<(), Ended> {
         let Some(Slot::Ready(stream)) = self.streams.get(&key.name) else { return Ok(()) };
         let StreamState { key: own, idle_ns, is_given_up, .. } = &*stream.state;
-        if own != key || stream.left.is_some() {
+        if own != key || stream.description.is_some() {
             return Ok(());
         }
         if self.by_name.contains_key(&key.name) {
@@ -191,9 +192,9 @@ impl Sessions {
         }
         idle_ns.store(stream.idle_ns, Relaxed);
         is_given_up.store(true, Relaxed);
-        let left = Left { state: Some(Arc::clone(&stream.state)), idle_ns: 0 };
+        let unopened = Unopened { state: Some(Arc::clone(&stream.state)), idle_ns: 0 };
         if !stream.state.has_ended.load(Relaxed) {
-            self.left.insert(key.name.clone(), left);
+            self.unopened.insert(key.name.clone(), unopened);
         }
         self.streams.remove(&key.name);
         Ok(())
@@ -275,7 +276,7 @@ impl Sessions {
             cookie: 0,
             said,
             ended: None,
-            left: stream.left.clone().map(|left| (left, 0)),
+            description: stream.description.clone().map(|description| (description, 0)),
             header: HeaderParts::default(),
             frame: None,
             repeats: false,

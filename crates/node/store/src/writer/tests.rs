@@ -109,6 +109,7 @@ pub(crate) fn parts<S>(
         state: Arc::clone(&state),
         entropy: Box::new(Random::new(9)),
         next_index: 0,
+        lacks_end: false,
         ledger: Ledger::new(0),
         buffer_bytes: BUFFER_BYTES,
         file_bytes: 1 << 30,

@@ -1,7 +1,8 @@
 //! A sender that says what a test tells it to, message by message: which of several writers of a
 //! stream is heard, and what becomes of a frame that comes twice.
 
-mod left;
+mod left_out;
+mod unopened;
 
 use catchment_fixtures::hadtu_sources;
 use catchment_frame::{EntryNames, FileHeader, FileReader, FrameKind, Numbering, Schema};
@@ -274,6 +275,11 @@ fn header() -> Vec<u8> {
 fn stored(folder: &Path) -> Vec<u64> {
     let folder = folder.join("stored").join(NAME);
     assert!(verify(&Run::open(&folder).unwrap(), |_| {}).is_intact());
+    numbers(&folder)
+}
+
+/// The numbers of the frames in a stream's folder, in the order of its files.
+fn numbers(folder: &Path) -> Vec<u64> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|found| found == "catch")).collect();

@@ -409,6 +409,7 @@ fn frames_whose_file_somebody_has_removed_are_lost_and_counted_and_all_others_ar
     let rows = frames.iter().map(|frame| frame.info.rows).sum::<u64>();
     let summary = end(recorder, front_end, 4_000);
     assert_eq!(moved(&summary.last.targets[0].ledger), [[4_000, 4_000 - rows]; 2]);
+    assert_eq!(summary.last.targets[0].spill.unwrap().files_damaged, 0, "nothing is kept aside");
     assert_eq!(keys_at_node(folder.path()).len() as u64, 4_000 - rows);
     node.stop().unwrap();
 }

@@ -171,7 +171,7 @@ impl SimNode {
     /// earlier lives have left, or a writer that failed, is closed.
     pub(super) fn is_at_rest(&mut self, now_ns: u64) -> bool {
         let Some(life) = self.life.as_ref().filter(|_| !self.has_ended()) else { return true };
-        let is_closed = |stream: &StreamSnapshot| stream.has_ended || stream.is_left;
+        let is_closed = |stream: &StreamSnapshot| stream.has_ended || stream.is_given_up;
         let is_idle = life.slots.len() <= 1
             && !life.assembly.has_orders()
             && life.observer.snapshot().streams.iter().all(is_closed);

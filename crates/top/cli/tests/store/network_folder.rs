@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use catchment_fixtures::SmallDisk;
 use catchment_network_folder::{NetworkFolder, Operation, Refused};
 
 use super::*;
@@ -37,9 +38,79 @@ fn until_alarm(node: &Node, name: &str) {
     wait_while(|| !node.ctl(&["alarms"])["alarms"].as_array().unwrap().iter().any(is_it));
 }
 
+/// Looks until `ctl state` prints a line with these beginning and part.
+fn until_printed(folder: &Path, node: &Node, begin: &str, part: &str) {
+    let is_it = |line: &str| line.starts_with(begin) && line.contains(part);
+    wait_while(|| {
+        let text = stdout(folder, &["ctl", "--url", &node.url, "state"], 0);
+        !text.lines().any(is_it)
+    });
+}
+
+/// For how long the first folder of the only target has not answered.
+fn waits(state: &Value) -> f64 {
+    state["targets"][0]["folders"][0]["waits_seconds"].as_f64().expect("a number")
+}
+
 fn end(node: Node, code: i32) {
     node.signal(libc::SIGINT);
     assert_eq!(node.ended().code(), Some(code));
+}
+
+#[test]
+fn writes_and_syncs_that_hang_are_named_and_lose_nothing() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target("remote", std::slice::from_ref(&runs)));
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    // More than the front-end may hold until it is durable.
+    send_these(&front_end, 2_000..12_000, |_| {
+        wait_while(|| remote.waiting(Operation::Write) == 0);
+        // On a busy machine a sync from before may be what is waited for at first, and complete:
+        // each is looked for by itself.
+        node.until(|state| waits(state) >= 5.0);
+        until_alarm(&node, "target_waits");
+        let begin = format!("  {}: ", runs.display());
+        until_printed(folder.path(), &node, &begin, "has not completed for ");
+        let state = node.ctl(&["state"]);
+        assert_eq!((&state["state"], &state["loss"]["count"]), (&"recording".into(), &0.into()));
+        drop(stalled);
+        node.until(|state| waits(state) < 1.0);
+    });
+    wait_durable(&front_end, 12_000);
+    let stalled = remote.stall(Operation::Sync);
+    send_these(&front_end, 12_000..14_000, |_| {
+        wait_while(|| remote.waiting(Operation::Sync) == 0);
+        node.until(|state| waits(state) >= 1.0);
+        drop(stalled);
+    });
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&runs), 14_000);
+}
+
+#[test]
+fn closes_that_hang_do_not_delay_the_next_files_and_are_named() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target("remote", std::slice::from_ref(&runs)));
+    let stalled = remote.stall(Operation::Close);
+    // What a file has is durable for sure when it is closed: the front-end holds what comes behind
+    // that, and has room for three files.
+    send_these(&front_end, 0..8_000, |_| {
+        wait_while(|| remote.waiting(Operation::Close) == 0);
+        node.until(|state| state["run"]["files"].as_u64() >= Some(3));
+        node.until(|state| waits(state) >= 1.0);
+        drop(stalled);
+    });
+    wait_durable(&front_end, 8_000);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check(&only(&runs), 8_000);
 }
 
 #[test]
@@ -141,4 +212,95 @@ fn a_storage_node_whose_folder_hangs_and_fails_has_everything_once() {
     end(node, 0);
     store.end();
     check(&only(&stored), 14_000);
+}
+
+#[test]
+fn a_quota_that_is_used_up_in_the_middle_of_a_write_sends_files_to_another_folder() {
+    let refused = Refused { blocks: true, ..Refused::default() };
+    let Some(remote) = NetworkFolder::mount(refused) else { return };
+    // It has less room than the other one, which is chosen.
+    let Some(small) = SmallDisk::in_memory("size=256m") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = [remote.path().join("runs"), small.path().join("runs")];
+    let (node, front_end) = start(folder.path(), &target("both", &runs));
+    let folders = |state: &Value| state["targets"][0]["folders"].clone();
+    node.until(|state| folders(state)[0]["is_current"] == true);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    // In no block, so that one write is cut short.
+    remote.limit(Some(1_000_001));
+    let mut sent = 2_000;
+    let mut away = Value::Null;
+    while !away.is_string() {
+        send_these(&front_end, sent..sent + 500, |_| {});
+        sent += 500;
+        away = folders(&node.ctl(&["state"]))[0]["away"].clone();
+    }
+    assert!(away.as_str().unwrap().contains("No space left on device"), "{away}");
+    send_these(&front_end, sent..sent + 4_000, |_| {});
+    sent += 4_000;
+    wait_durable(&front_end, sent);
+    let _closed = front_end.close(LONG);
+    node.signal(libc::SIGINT);
+    let code = node.ended().code();
+    let runs = runs.each_ref().map(|runs| only(runs));
+    let run = Run::open_folders(&runs, RunOptions::default()).unwrap();
+    let report = audit(&run).unwrap();
+    // What was being written there is lost, and counted.
+    let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
+    let discarded = ledger[Entry::FragmentsDiscardedDisk];
+    assert_eq!(ledger[Entry::FragmentsRecorded] + discarded, 3 * sent);
+    let lost = discarded + ledger[Entry::FragmentsUnconfirmed];
+    assert_eq!(report.verdict == Verdict::Balanced, lost == 0, "{report:?}");
+    assert_eq!(code, Some(if lost > 0 { 3 } else { 0 }), "{lost} lost");
+    // The file there has no room for its end, and may have a part of a frame.
+    let mut found = 0;
+    for (key, of_sources) in fragments(&run) {
+        for (source, bytes) in of_sources.iter().enumerate() {
+            let Some(bytes) = bytes else { continue };
+            assert!(*bytes == content(source, key), "event {key}, source {source}");
+            found += 1;
+        }
+    }
+    assert!(found + lost >= 3 * sent, "{found} fragments, {lost} lost: {report:?}");
+}
+
+#[test]
+fn a_spill_whose_disk_hangs_is_named_and_everything_comes_to_the_node() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (address, spill) = (free(), remote.path().join("spill"));
+    configure_store(folder.path(), address);
+    let target = format!(
+        "[[targets]]\nname = \"node\"\nkind = \"store\"\naddress = \"{address}\"\n\
+         spill = {spill:?}\nspill_bytes = \"1 GiB\"\n"
+    );
+    let (node, front_end) = start(folder.path(), &target);
+    let stalled = remote.stall(Operation::Sync);
+    send_these(&front_end, 0..2_000, |_| {
+        wait_while(|| remote.waiting(Operation::Sync) == 0);
+        node.until(|state| {
+            assert_eq!(state["loss"]["count"], 0, "{state}");
+            state["spills"][0]["waits_seconds"].as_f64().expect("a number") >= 5.0
+        });
+        wait_while(|| node.metric("catchment_spill_waits_seconds{target=\"node\"}") < 5.0);
+        let source = Value::from(format!("node ({})", spill.display()));
+        wait_while(|| {
+            let alarms = node.ctl(&["alarms"])["alarms"].clone();
+            let is_it = |one: &Value| one["name"] == "target_waits" && one["source"] == source;
+            !alarms.as_array().unwrap().iter().any(is_it)
+        });
+        until_printed(folder.path(), &node, "Spill of node", "its disk has not answered for ");
+        drop(stalled);
+    });
+    wait_durable(&front_end, 2_000);
+    // What the node shows is half a second old.
+    node.until(|state| state["spills"][0]["frames_waiting"].as_u64() > Some(0));
+    let store = Store::start(folder.path(), address);
+    let state = node.until(|state| state["spills"][0]["frames_waiting"] == 0);
+    assert_eq!(state["spills"][0]["frames_lost"], 0);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    store.end();
+    check(&only(&folder.path().join("stored")), 2_000);
 }

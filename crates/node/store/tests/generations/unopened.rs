@@ -4,6 +4,7 @@
 use catchment_agent::{Agent, Entropy};
 use catchment_frame::FileList;
 use catchment_ports::{MemoryStore, QueueIngress, Queues};
+use catchment_storage::Closing;
 use catchment_store::{Assembly, AssemblyParts, NodeSnapshot};
 
 use super::*;
@@ -83,10 +84,10 @@ fn what_a_killed_node_has_left_is_closed_in_time_and_goes_on_when_its_sender_com
     let list = FileList::decode(&std::fs::read(stream.join(FILE_LIST_NAME)).unwrap()).unwrap();
     assert!(list.files[&0].closed_bytes.is_some() && list.ended.is_none(), "{list:?}");
     let [shown] = &seen.streams[..] else { panic!("{:?}", seen.streams) };
-    assert!(shown.is_left && !shown.has_ended && shown.durable == 3, "{shown:?}");
+    assert!(shown.is_given_up && !shown.has_ended && shown.durable == 3, "{shown:?}");
     // The next node has nothing to do.
     let seen = Stepped::start(folder.path()).pass(2 * CLOSE_AFTER_NS);
-    assert!(seen.streams.is_empty() && seen.left_error.is_none(), "{seen:?}");
+    assert!(seen.streams.is_empty() && seen.close_error.is_none(), "{seen:?}");
     let node = Node::start(store_config(folder.path(), any())).unwrap();
     let mut late = Sender::admitted(node.address(), 2, 0, 8);
     assert_eq!(late.grant.unwrap().next, 3);
@@ -112,11 +113,11 @@ fn a_stream_that_lacks_a_file_is_left_as_it_is_and_named_until_the_file_is_back(
     let mut node = Stepped::start(folder.path());
     let seen = node.pass(2 * CLOSE_AFTER_NS);
     let error = "run: file 0 is missing, so that its files are left as they are";
-    assert_eq!((seen.left_error.as_deref(), seen.streams.len()), (Some(error), 0));
+    assert_eq!((seen.close_error.as_deref(), seen.streams.len()), (Some(error), 0));
     assert!(std::fs::read(&second).unwrap() == before);
     std::fs::rename(&second, &first).unwrap();
     let seen = node.pass(2 * CLOSE_AFTER_NS);
-    assert!(seen.left_error.is_none() && seen.streams[0].is_left, "{seen:?}");
+    assert!(seen.close_error.is_none() && seen.streams[0].is_given_up, "{seen:?}");
     assert!(is_closed(&stream));
     assert_eq!(stored(folder.path()), [0, 1, 2]);
 }
@@ -143,5 +144,46 @@ fn a_stream_whose_disk_has_failed_is_closed_when_its_sender_is_gone() {
     wait_while(|| !is_closed(&stream));
     assert_eq!(stored(folder.path()), [0]);
     let seen = node.stop().unwrap();
-    assert!(seen.streams[0].is_left && seen.left_error.is_none(), "{seen:?}");
+    assert!(seen.streams[0].is_given_up && seen.close_error.is_none(), "{seen:?}");
+}
+
+#[test]
+fn a_run_that_ends_behind_the_last_frame_of_an_earlier_node_has_one_file_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || Node::start(store_config(folder.path(), any())).unwrap();
+    let node = start();
+    let mut sender = Sender::admitted(node.address(), 1, 0, 8);
+    let generation = sender.generation();
+    sender.attach(node.address());
+    (0..3).for_each(|sequence| sender.frame(sequence, generation));
+    sender.wait_durable(3);
+    drop(sender);
+    node.stop().unwrap();
+    let stream = folder.path().join("stored").join(NAME);
+    assert!(is_closed(&stream) && !Run::open(&stream).unwrap().ended());
+    let end = || {
+        let node = start();
+        let mut sender = Sender::admitted(node.address(), 1, generation, 8);
+        assert_eq!(sender.grant.unwrap().next, 3);
+        sender.attach(node.address());
+        sender.send(&Data::Close(Close { log: 0, sequence: 3 }));
+        sender.wait_durable(4);
+        drop(sender);
+        node.stop().unwrap();
+        let run = Run::open(&stream).unwrap();
+        assert_eq!((run.ended(), run.files().len()), (true, 2));
+        let report = audit(&run).unwrap();
+        assert_eq!((report.closing, report.verdict), (Closing::Ended, Verdict::Balanced));
+        assert_eq!(stored(folder.path()), [0, 1, 2]);
+    };
+    end();
+    // As of a node that was killed before its list said so.
+    let list = stream.join(FILE_LIST_NAME);
+    let text = std::fs::read_to_string(&list).unwrap();
+    let lines = text.split_inclusive('\n').filter(|line| !line.contains("\"ended\""));
+    let before: String = lines.collect();
+    assert!(before.len() < text.len());
+    std::fs::write(&list, before).unwrap();
+    end();
+    assert_eq!(std::fs::read_to_string(&list).unwrap(), text);
 }

@@ -1,5 +1,5 @@
-//! What an earlier life of the node, or of a stream's writer, has left: which streams have files
-//! that are not closed, and how these are ended.
+//! What there is of streams, of an earlier life of the node or of a stream's writer: which ones
+//! have files that are not closed, and how these are closed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -79,13 +79,15 @@ fn open(path: &Path) -> Option<FileReader<ReadFile>> {
     FileReader::open(ReadFile::open(path).ok()?).ok()
 }
 
-/// What is left of a stream, closed and durable.
-pub(crate) struct Left {
+/// What there is of a stream, closed and durable.
+pub(crate) struct Stored {
     /// Which frames are in which of its files.
     pub(crate) files: Vec<FileFrames>,
     /// The number of the next frame.
     pub(crate) sequence: u64,
     pub(crate) next_index: u32,
+    /// Whether there are files, of which the last one does not say that the run has ended.
+    pub(crate) lacks_end: bool,
     pub(crate) ledger: Ledger,
     pub(crate) has_ended: bool,
     pub(crate) is_new: bool,
@@ -93,9 +95,9 @@ pub(crate) struct Left {
     pub(crate) described: Option<Description>,
 }
 
-/// Ends the files that are left of a stream, behind their last whole frame without a gap, and
-/// describes them for a sender that asks.
-pub(crate) fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Left, NotOpened> {
+/// Closes the files of a stream behind their last whole frame without a gap, and describes them for
+/// a sender that asks.
+pub(crate) fn close_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Stored, NotOpened> {
     let mut folders = Vec::new();
     for folder in all {
         let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
@@ -115,9 +117,17 @@ pub(crate) fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Le
         Err(StorageError::NoFiles { .. }) => {
             let (ledger, described) = (Ledger::new(0), asks.then(Description::default));
             let (files, has_ended, is_new) = (Vec::new(), false, true);
-            let (sequence, next_index) = (0, 0);
-            let left = Left { files, sequence, next_index, ledger, has_ended, is_new, described };
-            return Ok(left);
+            let (sequence, next_index, lacks_end) = (0, 0, false);
+            return Ok(Stored {
+                files,
+                sequence,
+                next_index,
+                lacks_end,
+                ledger,
+                has_ended,
+                is_new,
+                described,
+            });
         }
         Err(error) => return Err(NotOpened::Later(error.to_string())),
     };
@@ -149,10 +159,11 @@ pub(crate) fn left_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Le
     let described = header.map(of_files).transpose();
     let described = described.map_err(NotOpened::Later)?;
     let place = resumed.places.swap_remove(0);
-    Ok(Left {
+    Ok(Stored {
         files: place.file_frames,
         sequence: if key.is_dealt { place.items } else { resumed.sequence },
         next_index: place.next_index,
+        lacks_end: !place.marks_end,
         ledger: place.ledger,
         has_ended,
         is_new: false,
