@@ -269,11 +269,12 @@ impl<H: Host> Manager<H> {
     }
 
     /// Ends what is left of a stream that has no writer, and says why its last one has failed, if
-    /// it has. If its sender `asks`, that is described.
+    /// it has. If its sender `asks`, frames from that number on are cut off, and what there is then
+    /// is described.
     fn end_left(
         &mut self,
         key: &StreamKey,
-        asks: bool,
+        asks: Option<u64>,
     ) -> Result<(Left, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
         let (mut fault, mut left, mut idle_ns) = (None, None, 0);
@@ -299,14 +300,15 @@ impl<H: Host> Manager<H> {
         }
         let found = || left_in(&self.folders_of(&key.name), key, asks);
         let mut left = left.map_or_else(found, Ok)?;
-        if asks && left.described.is_none() {
+        if asks.is_some() && left.described.is_none() {
             return Err(later("what a folder that has failed has of it is not known".to_owned()));
         }
         if let Some(described) = &mut left.described {
             described.age_ns = described.age_ns.max(idle_ns);
         }
         let before = fault.as_ref().and_then(|fault| fault.before.as_ref());
-        if let Some(before) = before.filter(|before| left.sequence < before.sequence) {
+        let below = asks.unwrap_or(u64::MAX);
+        if let Some(before) = before.filter(|before| left.sequence < before.sequence.min(below)) {
             let (got, expected) = (left.sequence, before.sequence);
             let text = format!("the files have frames up to {got}, and {expected} were durable");
             return Err(later(text));
@@ -321,7 +323,7 @@ impl<H: Host> Manager<H> {
                 return Ok(());
             }
             let state = Arc::clone(state);
-            self.end_left(&state.key, false).map_err(NotOpened::into_text)?;
+            self.end_left(&state.key, None).map_err(NotOpened::into_text)?;
             // What is not in a folder that was left is found when the stream is opened again.
             if self.left_out.get(name).is_none_or(Vec::is_empty) {
                 self.writers.remove(name);
@@ -334,7 +336,7 @@ impl<H: Host> Manager<H> {
             return Ok(());
         }
         let Some(key) = left::key_of(&folders, name)? else { return Ok(()) };
-        let (left, _) = self.end_left(&key, false).map_err(NotOpened::into_text)?;
+        let (left, _) = self.end_left(&key, None).map_err(NotOpened::into_text)?;
         let state = StreamState::new(key, left.sequence + u64::from(left.has_ended));
         state.has_ended.store(left.has_ended, Relaxed);
         state.is_given_up.store(true, Relaxed);
@@ -343,7 +345,7 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    fn open(&mut self, key: StreamKey, asks: bool) -> Result<OpenedStream, NotOpened> {
+    fn open(&mut self, key: StreamKey, asks: Option<u64>) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
         let (mut left, fault) = self.end_left(&key, asks)?;
         let described = left.described.take();
@@ -600,10 +602,10 @@ mod tests {
                 is_dealt,
             };
             let folders = [folder.path().to_owned()];
-            let refused = left_in(&folders, &key(!is_dealt), false).map(|left| left.sequence);
+            let refused = left_in(&folders, &key(!is_dealt), None).map(|left| left.sequence);
             assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
             assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
-            let left = left_in(&folders, &key(is_dealt), false).map(|left| left.is_new);
+            let left = left_in(&folders, &key(is_dealt), None).map(|left| left.is_new);
             assert!(matches!(left, Ok(false)), "{left:?}");
         }
     }
