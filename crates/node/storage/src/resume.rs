@@ -272,12 +272,7 @@ impl Interrupted {
         let epochs = epochs.chain(frames.map(|frame| frame.info.origin.epoch));
         let epoch = epochs.max().unwrap_or(0).saturating_add(1);
         let synced = self.looked_at().map(|place| place.synced).max().unwrap_or(0);
-        if let Some(Elsewhere { shown, end, .. }) =
-            self.elsewhere.iter().find(|place| place.end < synced)
-        {
-            let (place, end) = (shown.clone(), *end);
-            return Err(StorageError::Behind { place, end, synced });
-        }
+        self.check_elsewhere(synced)?;
         let mut required: Vec<(usize, &mut Place)> = Vec::new();
         for (number, place) in self.places.iter_mut().enumerate() {
             required.extend(
@@ -330,6 +325,16 @@ impl Interrupted {
             cut_off,
         };
         Ok((from, catch_up))
+    }
+
+    /// Checks that each place elsewhere has what it had when all frames below that number were
+    /// settled.
+    fn check_elsewhere(&self, synced: u64) -> Result<(), StorageError> {
+        let behind = self.elsewhere.iter().find(|place| place.end < synced);
+        behind.map_or(Ok(()), |Elsewhere { shown, end, .. }| {
+            let (place, end) = (shown.clone(), *end);
+            Err(StorageError::Behind { place, end, synced })
+        })
     }
 
     /// A frame of a required place that also stands for frames beyond the run's end counts what is
