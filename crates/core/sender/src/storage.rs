@@ -60,6 +60,8 @@ pub struct StreamSession {
     files: Option<Vec<StoredFiles>>,
     /// What the node has of it, if that is asked for.
     left: Option<Asked>,
+    /// Whether the node is to cut off what it has from `made` on.
+    cuts: bool,
     polled_ns: u64,
     silent_ns: u64,
     ping_ns: u64,
@@ -149,6 +151,7 @@ impl StreamSession {
             log: LogState { first, made: first, next: first, durable: first, waits: false },
             files: None,
             left: None,
+            cuts: false,
             polled_ns: 0,
             silent_ns: 0,
             ping_ns: 0,
@@ -194,6 +197,13 @@ impl StreamSession {
     pub fn ask(&mut self) {
         self.left = Some(Asked::default());
         self.log.made = ASKING_MADE;
+    }
+
+    /// As [`StreamSession::ask`], where the run goes on at that number: what the node has from
+    /// there on is cut off before it answers.
+    pub fn ask_below(&mut self, end: u64) {
+        self.ask();
+        (self.cuts, self.log.made) = (true, end);
     }
 
     /// What the node has of the stream, once, when it has said all of that.
@@ -586,7 +596,8 @@ impl StreamSession {
             program,
         };
         let dealt = if self.config.is_dealt { StreamLog::DEALT } else { 0 };
-        let flags = dealt | if self.left.is_some() { StreamLog::ASKS } else { 0 };
+        let asks = if self.left.is_some() { StreamLog::ASKS } else { 0 };
+        let flags = dealt | asks | if self.cuts { StreamLog::CUTS } else { 0 };
         let generation = self.agreed.generation;
         let of_stream = StreamLog { stream: *stream, variant: *variant, generation, flags };
         let mut service = [0; 40];

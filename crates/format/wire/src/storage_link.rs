@@ -50,8 +50,9 @@ fields! {
         4 variant: u32,
         /// The writer generation that was granted to this session before; 0: none.
         8 generation: u64,
-        /// The sum of [`StreamLog::DEALT`] and [`StreamLog::ASKS`], as far as they hold.
-        16 flags: u32 = 0..=3,
+        /// The sum of [`StreamLog::DEALT`], [`StreamLog::ASKS`] and [`StreamLog::CUTS`], as far as
+        /// they hold.
+        16 flags: u32 = 0..=7,
     }
 }
 
@@ -62,6 +63,8 @@ impl StreamLog {
     /// The sender that the stream had is dead, and this one asks what the node has of it: the node
     /// closes its files and says it ([`Left`]).
     pub const ASKS: u32 = 2;
+    /// The sender asks, and the run goes on at its `made`: the node first cuts its files there.
+    pub const CUTS: u32 = 4;
 }
 
 fields! {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catchment_frame::FileHeader;
-use catchment_storage::{Interrupted, Resumable, RunPlace, StorageError};
+use catchment_storage::{Elsewhere, Interrupted, Resumable, ResumedPlace, RunPlace, StorageError};
 use catchment_telemetry::utc_now;
 
 use crate::config::RecorderConfig;
@@ -15,19 +15,21 @@ use crate::target_config::{TargetConfig, Variant};
 
 impl Recorder {
     /// When the files of a run of that name were last written in its required targets, in
-    /// nanoseconds since 1970: the last sign of life of its recorder. A storage node that is its
-    /// only target is asked.
+    /// nanoseconds since 1970: the last sign of life of its recorder. Storage nodes that it needs
+    /// are asked. None: nothing of it is anywhere.
     ///
     /// # Errors
-    /// The node does not say it.
+    /// A node does not say it.
     pub fn last_written_ns(
         config: &RecorderConfig,
         name: &str,
     ) -> Result<Option<u64>, RecorderError> {
         let targets = config.targets();
-        if let Some(asked) = AskedNode::of(config, &targets, name)? {
-            let age_ns = asked.ask()?.age_ns;
-            return Ok(Some(utc_now().0.saturating_sub(age_ns)));
+        let mut newest = None;
+        for asked in AskedNode::all_of(config, &targets, name)? {
+            let left = asked.ask(u64::MAX)?;
+            let written_ns = utc_now().0.saturating_sub(left.age_ns);
+            newest = newest.max(left.header.map(|_| written_ns));
         }
         let required = targets.iter().filter(|target| target.required);
         let folders = required.flat_map(|target| target.place.folders());
@@ -36,37 +38,72 @@ impl Recorder {
             let changed = entry.metadata().ok()?.modified().ok()?;
             changed.duration_since(std::time::UNIX_EPOCH).ok()
         });
-        Ok(changed.max().and_then(|changed| u64::try_from(changed.as_nanos()).ok()))
+        let changed = changed.max().and_then(|changed| u64::try_from(changed.as_nanos()).ok());
+        Ok(newest.max(changed))
     }
 
     /// What is left of an interrupted run of that name with this configuration. Its files are cut,
-    /// closed and durable then, and the run must go on in a new epoch, or end.
+    /// closed and durable then, each required target has the frames of all, and the run must go on
+    /// in a new epoch, or end.
     ///
     /// # Errors
     /// A recorder still holds its files, it has another configuration, or the system refuses.
     pub fn interrupted(config: &RecorderConfig, name: &str) -> Result<Resumable, RecorderError> {
-        if let Some(asked) = AskedNode::of(config, &config.targets(), name)? {
-            let left = asked.ask()?;
-            check_header(config, name, (&left.header, 0))?;
-            return Ok(left.resumable(name));
+        let targets = config.targets();
+        let nodes = AskedNode::all_of(config, &targets, name)?;
+        let mut left = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let of_node = node.ask(u64::MAX)?;
+            if let Some(header) = &of_node.header {
+                check_header(config, name, (header, node.target))?;
+            }
+            left.push((node, of_node));
         }
-        let (found, places) = find_interrupted(config, name)?;
+        if !has_folders(&targets)
+            && let Some((node, of_node)) = left.pop()
+        {
+            return Ok(node.resumable(of_node, &targets));
+        }
+        let elsewhere: Vec<Elsewhere> =
+            left.iter().map(|(node, of_node)| node.elsewhere(of_node)).collect();
+        let (found, places) = find_interrupted(config, name, &elsewhere)?;
         let first = places.iter().position(|place| place.is_required).unwrap_or(0);
         check_header(config, name, (found.header(), first))?;
-        found.take().map_err(|source| no_resume(name, source))
+        let mut from = found.take().map_err(|source| no_resume(name, source))?;
+        for (node, of_node) in left {
+            node.bring(&mut from, of_node)?;
+        }
+        for (target, place) in targets.iter().zip(&mut from.places) {
+            if !target.required && target.place.node().is_some() {
+                let why = "a storage node that a run does not need is not asked what it has of it";
+                *place = ResumedPlace::left_out(why.to_owned());
+            }
+        }
+        Ok(from)
     }
 
     /// The text of the configuration of an interrupted run of that name, which has the targets of
-    /// this one. Nothing is changed.
+    /// this one; none if nothing of it is anywhere. Nothing is changed.
     ///
     /// # Errors
     /// As [`Recorder::interrupted`].
-    pub fn interrupted_text(config: &RecorderConfig, name: &str) -> Result<String, RecorderError> {
-        if let Some(asked) = AskedNode::of(config, &config.targets(), name)? {
-            return Ok(asked.ask()?.header.config);
+    pub fn interrupted_text(
+        config: &RecorderConfig,
+        name: &str,
+    ) -> Result<Option<String>, RecorderError> {
+        let targets = config.targets();
+        if has_folders(&targets) {
+            return Ok(Some(find_interrupted(config, name, &[])?.0.header().config.clone()));
         }
-        Ok(find_interrupted(config, name)?.0.header().config.clone())
+        let nodes = AskedNode::all_of(config, &targets, name)?;
+        let left = nodes.first().map(|node| node.ask(u64::MAX)).transpose()?;
+        Ok(left.and_then(|left| left.header).map(|header| header.config))
     }
+}
+
+/// Whether a run has folders that it needs.
+fn has_folders(targets: &[TargetConfig]) -> bool {
+    targets.iter().any(|target| target.required && !target.place.folders().is_empty())
 }
 
 /// Checks that the header of a file of that target is as this configuration writes it.
@@ -95,6 +132,7 @@ fn no_resume(name: &str, source: StorageError) -> RecorderError {
 fn find_interrupted(
     config: &RecorderConfig,
     name: &str,
+    elsewhere: &[Elsewhere],
 ) -> Result<(Interrupted, Vec<RunPlace>), RecorderError> {
     let place = |target: &TargetConfig| RunPlace {
         folders: target.place.folders().iter().map(|folder| folder.join(name)).collect(),
@@ -103,6 +141,7 @@ fn find_interrupted(
         is_dealt: false,
     };
     let places: Vec<RunPlace> = config.targets().iter().map(place).collect();
-    let found = Interrupted::find(&places).map_err(|source| no_resume(name, source))?;
+    let found =
+        Interrupted::find_beside(&places, elsewhere).map_err(|source| no_resume(name, source))?;
     Ok((found, places))
 }

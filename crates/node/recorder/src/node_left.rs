@@ -1,5 +1,5 @@
 //! An interrupted run of which a storage node has all frames: what the node says of it
-//! (docs/spec/storage-link.md, section 5).
+//! (docs/spec/storage-link.md, section 5), and how it gets what a folder beside it has.
 //!
 //! The node closes its files and describes them as a frame file without frames: their header, the
 //! sum of what their frames count, and how far sources were decided. Where frames go on is the
@@ -7,10 +7,25 @@
 //! generation of the session that asks: that is on the node's disk before it is granted, so that
 //! no epoch is given twice, also if this recorder dies before a frame is durable.
 //!
-//! Of several nodes, or beside another target, the run does not go on yet: what one has and another
-//! one lacks would have to be sent from here.
+//! Where required folders are beside it the run goes on where they and the node allow it
+//! ([`Elsewhere`]). What the node lacks then it gets in a session for that, before this recorder
+//! listens; what it has beyond is cut off there, since this recorder cannot read it. Then it is
+//! asked again: what it says counts, not what was sent.
+//!
+//! ```text
+//!  folder  .. 46 47 48 49      the node gets 48 and 49, and is asked again
+//!  node    .. 46 47
+//! ```
+//!
+//! Frames in the node's spill are forwarded first (spill/forward.rs), if they are few and the node
+//! takes them; otherwise a new run begins, and is spilled. Nodes that share the frames are not
+//! asked yet: what one has and another one lacks would have to be found out number by number.
 
 use std::collections::VecDeque;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catchment_agent::Entropy as _;
@@ -19,28 +34,39 @@ use catchment_model::{Entry, Ledger, RunId};
 use catchment_net::Dialer;
 use catchment_runner::SystemEntropy;
 use catchment_sender::{LeftOfStream, StreamConfig, StreamSession};
-use catchment_storage::{Resumable, ResumedPlace};
+use catchment_storage::{CaughtUp, Copies, Elsewhere, Resumable, ResumedPlace};
 use catchment_telemetry::Clock;
 
 use crate::config::RecorderConfig;
+use crate::file::OfRun;
 use crate::recorder::{RecorderError, system};
-use crate::store_feed::Held;
+use crate::schema::schema;
+use crate::selection::Selection;
+use crate::spill::{SpillConfig, outgoing};
+use crate::store_feed::{Held, Outgoing};
 use crate::store_link::{Happened, StoreLink};
 use crate::target_config::{NodeConfig, Place, TargetConfig, Variant};
 
 /// A storage node that can be asked for an interrupted run.
 pub(crate) struct AskedNode<'a> {
     node: &'a NodeConfig,
+    /// The index of its target.
+    pub(crate) target: usize,
+    has_spill: bool,
     run: RunId,
+    run_name: &'a str,
     /// Of the run's folder at the node.
     name: String,
     stream: u32,
     variant: u32,
+    /// Of files there, as this recorder would begin them.
+    header: FileHeader,
 }
 
 /// What it has of the run.
 pub(crate) struct NodeLeft {
-    pub(crate) header: FileHeader,
+    /// None if it has nothing.
+    pub(crate) header: Option<FileHeader>,
     /// For how long nothing had come there.
     pub(crate) age_ns: u64,
     /// The number of the next frame.
@@ -52,62 +78,114 @@ pub(crate) struct NodeLeft {
     of_stream: LeftOfStream,
 }
 
+/// Why a node has not answered, or not taken what it was sent, and whether it may do so later.
+type Failed = (String, bool);
+
 impl<'a> AskedNode<'a> {
-    /// The storage node that has all of a run of that name; none if the run has folders alone.
+    /// The storage nodes that a run of that name needs.
     ///
     /// # Errors
-    /// Others have a part of it.
-    pub(crate) fn of(
+    /// One of them cannot say where the run goes on.
+    pub(crate) fn all_of(
         config: &RecorderConfig,
         targets: &'a [TargetConfig],
-        name: &str,
-    ) -> Result<Option<Self>, RecorderError> {
-        let refused = |why| Err(RecorderError::NodeTarget { name: name.to_owned(), why });
-        let is_node = |target: &TargetConfig| matches!(target.place, Place::Node(_));
-        if !targets.iter().any(is_node) {
-            return Ok(None);
+        name: &'a str,
+    ) -> Result<Vec<Self>, RecorderError> {
+        let refused = |why| RecorderError::NodeTarget { name: name.to_owned(), why };
+        let mut all = Vec::new();
+        for (target, TargetConfig { place, required, spill, .. }) in targets.iter().enumerate() {
+            let Place::Node(node) = place else { continue };
+            if !required {
+                continue;
+            }
+            if node.addresses.len() > 1 {
+                return Err(refused("several storage nodes share its frames"));
+            }
+            let asked = Self::of(config, (target, node), name)?;
+            let waits = |spill: &SpillConfig| !asked.is_forwarded(&spill.folder);
+            if spill.as_ref().is_some_and(waits) {
+                return Err(refused("a part of it is in the spill of its storage node"));
+            }
+            all.push(Self { has_spill: spill.is_some(), ..asked });
         }
-        let [TargetConfig { place: Place::Node(node), required, spill, .. }] = targets else {
-            return refused("a storage node is not its only target");
-        };
-        match (node.addresses.len(), spill) {
-            _ if !required => return refused("its storage node is not required"),
-            (1, None) => {}
-            (1, Some(_)) => return refused("a part of it may be in the spill of its storage node"),
-            _ => return refused("several storage nodes share its frames"),
+        let folders = targets.iter().filter(|target| target.required);
+        if all.len() > 1 && folders.flat_map(|target| target.place.folders()).next().is_none() {
+            return Err(refused("several targets are storage nodes, and none is a folder"));
         }
-        let Some(run) = config.run_id else { return refused("its identity is not known") };
-        let (stream, variant) = (config.stream, Variant::of(config)[0].number);
-        let name = NodeConfig::stream_name(name, variant);
-        Ok(Some(Self { node, run, name, stream, variant }))
+        Ok(all)
     }
 
-    /// Asks it.
+    fn of(
+        config: &RecorderConfig,
+        (target, node): (usize, &'a NodeConfig),
+        run_name: &'a str,
+    ) -> Result<Self, RecorderError> {
+        let unknown = || RecorderError::NodeTarget {
+            name: run_name.to_owned(),
+            why: "its identity is not known",
+        };
+        let run = config.run_id.ok_or_else(unknown)?;
+        let schema = Arc::new(schema(config)?);
+        let of_target = &Variant::of(config)[target];
+        let (stream, variant) = (config.stream, of_target.number);
+        let selection = Selection::new(of_target, &schema, config.sources.len());
+        let header = OfRun::of(config).header(run, selection.schema(), variant);
+        let name = NodeConfig::stream_name(run_name, variant);
+        Ok(Self { node, target, has_spill: false, run, run_name, name, stream, variant, header })
+    }
+
+    /// Whether nothing of the stream is in a spill, or soon nothing will be: the program forwards
+    /// little of it in a moment, if the node is there.
+    fn is_forwarded(&self, spill: &Path) -> bool {
+        let folder = spill.join(&self.name);
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let bytes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
+        let is_little = bytes.sum::<u64>() <= SPILLED_BYTES_MAX;
+        let until = Instant::now() + FORWARD_WITHIN;
+        while folder.exists() && is_little && self.is_there() && Instant::now() < until {
+            std::thread::sleep(FORWARD_POLL);
+        }
+        !folder.exists()
+    }
+
+    /// Whether something listens where the node is.
+    fn is_there(&self) -> bool {
+        let addresses = self.node.addresses[0].to_socket_addrs().into_iter().flatten();
+        addresses.into_iter().any(|at| TcpStream::connect_timeout(&at, THERE_WITHIN).is_ok())
+    }
+
+    /// Asks it, which has no frames from that number on then.
     ///
     /// # Errors
     /// It does not answer, or has nothing with which the run could go on.
-    pub(crate) fn ask(&self) -> Result<NodeLeft, RecorderError> {
-        let address = &self.node.addresses[0];
-        let failed = |(why, may_pass): (String, bool)| {
-            let (name, address) = (self.name.clone(), address.clone());
-            RecorderError::NodeLeft { name, address, why, may_pass }
-        };
-        let mut link = self.link().map_err(|error| failed((error.to_string(), true)))?;
-        let of_stream = answer(&mut link).map_err(failed)?;
+    pub(crate) fn ask(&self, below: u64) -> Result<NodeLeft, RecorderError> {
+        let mut link = self.link(0)?;
+        match below {
+            u64::MAX => link.session.ask(),
+            below => link.session.ask_below(below),
+        }
+        let of_stream = answer(&mut link).map_err(|why| self.failed(why))?;
         let session = &link.session;
         let left = NodeLeft::read(of_stream, session.next(), session.generation());
-        let left = left.map_err(|why| failed((why, false)))?;
-        let of = (left.header.run, left.header.stream, left.header.variant);
-        match of == (self.run, self.stream, self.variant) {
+        let left = left.map_err(|why| self.failed((why, false)))?;
+        let header = left.header.as_ref().unwrap_or(&self.header);
+        match (header.run, header.stream, header.variant) == (self.run, self.stream, self.variant) {
             true => Ok(left),
-            false => Err(failed(("it describes another stream".to_owned(), false))),
+            false => Err(self.failed(("it describes another stream".to_owned(), false))),
         }
     }
 
-    fn link(&self) -> Result<StoreLink, RecorderError> {
-        let failed = |error| system("the storage link")(error);
+    fn failed(&self, (why, may_pass): Failed) -> RecorderError {
+        let (name, address) = (self.name.clone(), self.node.shown());
+        // With a spill, a new run is recorded while the node is away.
+        RecorderError::NodeLeft { name, address, why, may_pass: may_pass && !self.has_spill }
+    }
+
+    /// A session of which `first` is the first frame.
+    fn link(&self, first: u64) -> Result<StoreLink, RecorderError> {
+        let failed = |error| self.failed((system("the storage link")(error).to_string(), true));
         let mut random = SystemEntropy;
-        let mut bits = || random.random_u64().map_err(system("random bits"));
+        let mut bits = || random.random_u64().map_err(failed);
         let config = StreamConfig {
             name: self.name.clone(),
             program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -116,25 +194,113 @@ impl<'a> AskedNode<'a> {
             stream: self.stream,
             variant: self.variant,
             buffer_bytes: 0,
-            first: 0,
+            first,
             is_dealt: false,
         };
         let session = StreamSession::new(config, bits()?.max(1), bits()?);
-        let mut session = session.map_err(|reason| failed(std::io::Error::other(reason)))?;
-        session.ask();
+        let session = session.map_err(|reason| failed(io::Error::other(reason)))?;
         let peer = self.node.peers().map_err(failed)?.swap_remove(0);
         let dialer = Dialer::new(peer).map_err(failed)?;
         Ok(StoreLink::new(Box::new(dialer), session, self.node.addresses[0].clone()))
     }
+
+    /// What it has, for finding out where a run goes on that has folders beside it.
+    pub(crate) fn elsewhere(&self, left: &NodeLeft) -> Elsewhere {
+        let superseded = left.header.as_ref().map(|header| header.superseded.clone());
+        let (epoch, superseded) = (left.epoch().saturating_sub(1), superseded.unwrap_or_default());
+        let header = FileHeader { epoch, superseded, ..self.header.clone() };
+        let ledger = match left.header {
+            Some(_) => left.ledger.clone(),
+            None => Ledger::new(header.schema.sources.len()),
+        };
+        let shown = format!("the storage node {}", self.node.shown());
+        Elsewhere { place: self.target, shown, header, end: left.sequence, ledger }
+    }
+
+    /// Brings it to where a run goes on that has folders beside it: there its frames end.
+    ///
+    /// # Errors
+    /// It does not answer, or not take what it lacks. It can be tried again.
+    pub(crate) fn bring(
+        &self,
+        from: &mut Resumable,
+        mut left: NodeLeft,
+    ) -> Result<(), RecorderError> {
+        let mut caught_up = CaughtUp::default();
+        if left.sequence > from.sequence {
+            left = self.ask(from.sequence)?;
+        } else if left.sequence < from.sequence {
+            caught_up = self.send(from)?;
+            left = self.ask(u64::MAX)?;
+        }
+        let (got, expected) = (left.sequence, from.sequence);
+        if got != expected {
+            let why = format!("it has frames up to {got}, and the run goes on at {expected}");
+            return Err(self.failed((why, true)));
+        }
+        from.positions.add(left.positions.records());
+        from.places[self.target] = ResumedPlace { caught_up, ..left.place() };
+        Ok(())
+    }
+
+    /// Sends it what it lacks.
+    fn send(&self, from: &Resumable) -> Result<CaughtUp, RecorderError> {
+        let unread = |why: String| self.failed((format!("what it lacks: {why}"), true));
+        let ResumedPlace { end, caught_up: CaughtUp { place, .. }, .. } = from.places[self.target];
+        let (epoch, superseded) = (from.epoch, from.superseded.clone());
+        let header = FileHeader { epoch, superseded, ..self.header.clone() };
+        let mut link = self.link(end)?;
+        link.session.made(from.sequence);
+        link.header = header.encode();
+        let copies =
+            from.lacking(self.target, header).map_err(|error| unread(error.to_string()))?;
+        let (frames, bytes) =
+            send_copies(&mut link, copies, from.sequence).map_err(|why| self.failed(why))?;
+        Ok(CaughtUp { place, frames, bytes })
+    }
+
+    /// How to go on with a run of which it has all frames, or none at all, and which needs no other
+    /// target.
+    pub(crate) fn resumable(&self, left: NodeLeft, targets: &[TargetConfig]) -> Resumable {
+        let (sequence, epoch) = (left.sequence, left.epoch());
+        let header = left.header.as_ref().unwrap_or(&self.header);
+        let (run, run_number) = (header.run, header.run_number);
+        let mut superseded = header.superseded.clone();
+        superseded.push(Superseded { stream: header.stream, epoch, sequence });
+        let why = "what the run has is at a storage node, and is not read from there";
+        let other = |target: &TargetConfig| match target.place {
+            Place::None => ResumedPlace::default(),
+            _ => ResumedPlace::left_out(why.to_owned()),
+        };
+        let mut places: Vec<ResumedPlace> = targets.iter().map(other).collect();
+        let positions = left.positions.clone();
+        places[self.target] = left.place();
+        Resumable {
+            run,
+            name: self.run_name.to_owned(),
+            run_number,
+            sequence,
+            epoch,
+            superseded,
+            positions,
+            places,
+            cut_off: None,
+        }
+    }
 }
 
-/// Asks over a link until there is an answer and the session has ended.
+/// Works on a link until `step` has a result and the session has ended. `step` says how far it has
+/// come: without progress, it ends after a while.
 ///
 /// # Errors
 /// Why there is none, and whether there may be one later.
-fn answer(link: &mut StoreLink) -> Result<LeftOfStream, (String, bool)> {
-    let (clock, until) = (Clock::start(), Instant::now() + ASK_WITHIN);
-    let (mut left, mut why, nothing) = (None, None, VecDeque::<Held>::new());
+fn talk<T>(
+    link: &mut StoreLink,
+    within: Duration,
+    mut step: impl FnMut(&mut StoreLink) -> Result<(u64, usize, Option<T>), Failed>,
+) -> Result<T, Failed> {
+    let (clock, mut until) = (Clock::start(), Instant::now() + within);
+    let (mut result, mut why, mut progress) = (None, None, 0);
     loop {
         let now_ns = clock.now_ns();
         let mut moved = link.receive(now_ns);
@@ -143,38 +309,94 @@ fn answer(link: &mut StoreLink) -> Result<LeftOfStream, (String, bool)> {
             link.go_on(0);
         }
         let (written, happened) = link.act();
-        moved += written + link.send(&nothing, None);
+        moved += written;
         match happened {
             Some(Happened::Away(reason)) => why = reason.or(why),
-            // It is not the reason of a session that has its answer.
+            // It is not the reason of a session that has its result.
             Some(Happened::Ended(reason)) => {
                 let none = || reason.unwrap_or_else(|| "it has ended the session".to_owned());
-                return left.ok_or_else(|| (none(), false));
+                return result.ok_or_else(|| (none(), false));
             }
             None => {}
         }
-        left = left.or_else(|| link.session.take_left());
-        if left.is_some() {
+        if result.is_none() {
+            let (done, more, outcome) = step(link)?;
+            (moved, result) = (moved + more, outcome);
+            if done > progress {
+                (progress, until) = (done, Instant::now() + within);
+            }
+        }
+        if result.is_some() {
             link.session.finish();
         }
         if Instant::now() >= until {
             let none = || why.unwrap_or_else(|| "it has not answered".to_owned());
-            return left.ok_or_else(|| (none(), true));
+            return result.ok_or_else(|| (none(), true));
         }
         if moved == 0 {
-            std::thread::sleep(ASK_POLL);
+            std::thread::sleep(POLL);
         }
     }
+}
+
+/// Asks over a link.
+fn answer(link: &mut StoreLink) -> Result<LeftOfStream, Failed> {
+    let nothing = VecDeque::<Held>::new();
+    talk(link, ASK_WITHIN, |link| {
+        let sent = link.send(&nothing, None);
+        Ok((0, sent, link.session.take_left()))
+    })
+}
+
+/// Sends frames over a link, until all below `end` are durable. Returns how many, and their bytes.
+fn send_copies(link: &mut StoreLink, mut copies: Copies, end: u64) -> Result<(u64, u64), Failed> {
+    let unread = |error: &dyn std::fmt::Display| (format!("what it lacks: {error}"), true);
+    let mut frames: VecDeque<Outgoing> = VecDeque::new();
+    let (mut was_open, mut count, mut bytes, mut sent_bytes) = (false, 0, 0, 0);
+    talk(link, SEND_WITHIN, |link| {
+        let durable = link.session.durable();
+        if durable >= end {
+            return Ok((0, 0, Some((count, bytes))));
+        }
+        match link.session.is_open() {
+            true => was_open = true,
+            false if !was_open => return Ok((durable, 0, None)),
+            // What it has by now is asked for at the next attempt.
+            false => return Err(("the connection broke".to_owned(), true)),
+        }
+        let sent = link.feed.sent_frames().min(frames.len());
+        frames.drain(..sent);
+        link.feed.released(sent);
+        if frames.is_empty()
+            && !link.feed.is_within_frame()
+            && let Some(file) = copies.next_file().map_err(|error| unread(&error))?
+        {
+            let reader = FileReader::open(&file).map_err(|error| unread(&error))?;
+            let frame = outgoing(&reader, 0).map_err(|error| unread(&error))?;
+            (count, bytes) = (count + 1, bytes + frame.bytes());
+            frames.push_back(frame);
+        }
+        let sent = link.send(&frames, None);
+        if !frames.is_empty() {
+            sent_bytes += sent as u64;
+        }
+        Ok((durable.saturating_add(sent_bytes), sent, None))
+    })
 }
 
 impl NodeLeft {
     /// Reads what a node has said: it may be anything.
     ///
     /// # Errors
-    /// It has nothing of the run, or the run has ended there, or it is no description.
+    /// The run has ended there, or it is no description.
     fn read(of_stream: LeftOfStream, sequence: u64, generation: u64) -> Result<Self, String> {
+        let mut positions = Positions::default();
         if of_stream.file.is_empty() {
-            return Err("it has nothing of the run".to_owned());
+            if sequence > 0 {
+                return Err(format!("it has frames below {sequence}, and does not say of what"));
+            }
+            let (header, age_ns, ledger) = (None, 0, Ledger::new(0));
+            return Ok(Self { header, age_ns, sequence, generation, ledger, positions, of_stream });
         }
         if of_stream.has_ended {
             return Err("the run has ended there".to_owned());
@@ -182,45 +404,45 @@ impl NodeLeft {
         let failed = |error: FrameError| format!("what it says of the run: {error}");
         let reader = FileReader::open(&of_stream.file).map_err(failed)?;
         let ledger = reader.frames_ledger().map_err(failed)?;
+        let is_of_all =
+            |ledger: &Ledger| ledger.sources.len() == reader.header().schema.sources.len();
+        let ledger = ledger.filter(is_of_all);
         let mut ledger = ledger.ok_or("it does not say what the run's frames count")?;
         for source in &mut ledger.sources {
             source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
         }
-        let mut positions = Positions::default();
         let listed = reader.listed_positions().map_err(failed)?;
         positions.add(&listed.map(|(_, positions)| positions).unwrap_or_default());
-        let (header, age_ns) = (reader.header().clone(), of_stream.age_ns);
+        let (header, age_ns) = (Some(reader.header().clone()), of_stream.age_ns);
         drop(reader);
         Ok(Self { header, age_ns, sequence, generation, ledger, positions, of_stream })
     }
 
-    /// How to go on with it.
-    pub(crate) fn resumable(self, name: &str) -> Resumable {
-        let Self { header, sequence, generation, ledger, positions, of_stream, .. } = self;
-        let generation = u32::try_from(generation).unwrap_or(u32::MAX);
-        let epoch = header.epoch.saturating_add(1).max(generation);
-        let mut superseded = header.superseded;
-        superseded.push(Superseded { stream: header.stream, epoch, sequence });
+    /// Above those of all frames there, and not below the generation that was granted.
+    fn epoch(&self) -> u32 {
+        let before = self.header.as_ref().map_or(0, |header| header.epoch);
+        let generation = u32::try_from(self.generation).unwrap_or(u32::MAX);
+        before.saturating_add(1).max(generation)
+    }
+
+    fn place(self) -> ResumedPlace {
+        let Self { sequence: end, ledger, of_stream, .. } = self;
         let LeftOfStream { frames, events, file_bytes: bytes, .. } = of_stream;
-        let none = ResumedPlace::default();
-        let place = ResumedPlace { end: sequence, ledger, frames, events, bytes, ..none };
-        Resumable {
-            run: header.run,
-            name: name.to_owned(),
-            run_number: header.run_number,
-            sequence,
-            epoch,
-            superseded,
-            positions,
-            places: vec![place],
-            cut_off: None,
-        }
+        ResumedPlace { end, ledger, frames, events, bytes, ..ResumedPlace::default() }
     }
 }
 
 /// How long a node is asked: its files are closed meanwhile.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
-const ASK_POLL: Duration = Duration::from_millis(1);
+/// How long a node is sent what it lacks of which nothing goes or becomes durable.
+const SEND_WITHIN: Duration = Duration::from_secs(10);
+/// How long a run waits until what it has spilled is forwarded, and how much that may be: otherwise
+/// a new run begins.
+const FORWARD_WITHIN: Duration = Duration::from_secs(10);
+const FORWARD_POLL: Duration = Duration::from_millis(100);
+const THERE_WITHIN: Duration = Duration::from_secs(1);
+const SPILLED_BYTES_MAX: u64 = 256 << 20;
+const POLL: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
@@ -228,8 +450,6 @@ mod tests {
 
     use super::*;
     use crate::config::SourceConfig;
-    use crate::file::OfRun;
-    use crate::spill::SpillConfig;
 
     fn config(targets: Vec<TargetConfig>) -> RecorderConfig {
         let source = SourceConfig::over_session("camera", "127.0.0.1:7300".parse().unwrap());
@@ -242,34 +462,44 @@ mod tests {
         TargetConfig { place, ..TargetConfig::folder("node", "".into()) }
     }
 
-    fn refused(config: &RecorderConfig) -> Option<String> {
+    fn asked(config: &RecorderConfig) -> Result<Vec<(usize, String)>, String> {
         let targets = config.targets();
-        let asked = AskedNode::of(config, &targets, "run-1");
-        asked.err().map(|error| error.to_string())
+        let all =
+            AskedNode::all_of(config, &targets, "run-1").map_err(|error| error.to_string())?;
+        Ok(all.into_iter().map(|one| (one.target, one.name)).collect())
     }
 
     #[test]
-    fn only_a_run_of_one_storage_node_alone_is_asked_for() {
-        let alone = config(vec![node()]);
-        let asked = AskedNode::of(&alone, &alone.targets, "run-1").unwrap();
-        assert_eq!(asked.map(|asked| asked.name), Some("run-1".to_owned()));
-        let folder = config(vec![TargetConfig::folder("here", "runs".into())]);
-        assert!(AskedNode::of(&folder, &folder.targets, "run-1").unwrap().is_none());
-        let beside = TargetConfig::folder("here", "runs".into());
+    fn each_required_node_that_has_all_frames_is_asked() {
+        let folder = || TargetConfig::folder("here", "runs".into());
+        let unneeded = || TargetConfig { required: false, ..node() };
+        let name = || "run-1".to_owned();
+        for (targets, expected) in [
+            (vec![node()], vec![(0, name())]),
+            (vec![folder()], vec![]),
+            (vec![folder(), node()], vec![(1, name())]),
+            (vec![unneeded(), folder()], vec![]),
+            (vec![node(), folder(), node()], vec![(0, name()), (2, name())]),
+        ] {
+            assert_eq!(asked(&config(targets)), Ok(expected));
+        }
         let several = ["a:1", "b:1"].map(str::to_owned).to_vec();
         let several = Place::Node(NodeConfig { addresses: several, ..NodeConfig::at("") });
-        let spill = Some(SpillConfig { folder: "spill".into(), bytes_max: 1 << 30 });
+        let spilled = tempfile::tempdir().unwrap();
+        let spill = Some(SpillConfig { folder: spilled.path().to_owned(), bytes_max: 1 << 30 });
+        let spilling = || TargetConfig { spill: spill.clone(), ..node() };
+        assert_eq!(asked(&config(vec![spilling()])), Ok(vec![(0, name())]));
+        std::fs::create_dir(spilled.path().join("run-1")).unwrap();
         for (targets, why) in [
-            (vec![node(), beside], "is not its only target"),
-            (vec![TargetConfig { place: several, ..node() }], "share its frames"),
-            (vec![TargetConfig { spill, ..node() }], "may be in the spill"),
-            (vec![TargetConfig { required: false, ..node() }], "is not required"),
+            (vec![node(), node()], "none is a folder"),
+            (vec![TargetConfig { place: several, ..node() }, folder()], "share its frames"),
+            (vec![spilling()], "is in the spill"),
         ] {
-            let refused = refused(&config(targets)).expect("why");
+            let refused = asked(&config(targets)).expect_err(why);
             assert!(refused.starts_with("cannot continue run-1: ") && refused.contains(why));
         }
         let unknown = RecorderConfig { run_id: None, ..config(vec![node()]) };
-        assert!(refused(&unknown).is_some_and(|why| why.contains("identity")));
+        assert!(asked(&unknown).is_err_and(|why| why.contains("identity")));
     }
 
     /// What a node says of a run with one source and frames below number 12, in epoch 4.
@@ -297,12 +527,22 @@ mod tests {
     #[test]
     fn the_run_goes_on_where_the_node_says_above_its_epoch_and_generation() {
         for (generation, epoch) in [(2, 5), (9, 9)] {
+            let here = TargetConfig::folder("here", "runs".into());
+            let here = TargetConfig { required: false, ..here };
+            let config = config(vec![node(), here]);
+            let targets = config.targets();
+            let [asked] = &AskedNode::all_of(&config, &targets, "run-1").unwrap()[..] else {
+                panic!("one node")
+            };
             let left = NodeLeft::read(said(), 12, generation).unwrap();
-            let from = left.resumable("run-1");
+            let elsewhere = asked.elsewhere(&left);
+            assert_eq!((elsewhere.end, elsewhere.header.epoch), (12, epoch - 1));
+            let from = asked.resumable(left, &targets);
             assert_eq!((from.run, from.sequence, from.epoch), (RunId([7; 16]), 12, epoch));
             assert_eq!(from.superseded, [Superseded { stream: 0, epoch, sequence: 12 }]);
             assert_eq!(from.positions.of(0, Position::LINK, 5), Some(30));
-            let [place] = &from.places[..] else { panic!("one place") };
+            let [place, other] = &from.places[..] else { panic!("two places") };
+            assert!(other.left_out.is_some() && place.left_out.is_none());
             assert_eq!((place.end, place.frames, place.events), (12, 11, 9));
             let counts = &place.ledger.sources[0];
             assert_eq!(counts[Entry::FragmentsRecorded], 30);
@@ -313,7 +553,9 @@ mod tests {
     #[test]
     fn whatever_a_node_says_is_a_description_or_refused() {
         let why = |left: LeftOfStream| NodeLeft::read(left, 12, 1).map(drop).unwrap_err();
-        assert_eq!(why(LeftOfStream::default()), "it has nothing of the run");
+        assert!(why(LeftOfStream::default()).contains("frames below 12"));
+        let nothing = NodeLeft::read(LeftOfStream::default(), 0, 3).unwrap();
+        assert_eq!((nothing.header.is_none(), nothing.epoch()), (true, 3));
         let ended = LeftOfStream { has_ended: true, ..said() };
         assert_eq!(why(ended), "the run has ended there");
         let file = said().file;

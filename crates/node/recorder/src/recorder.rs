@@ -101,12 +101,12 @@ pub enum RecorderError {
         /// What differs.
         what: &'static str,
     },
-    /// Its only target is not a single storage node, so that nothing can be asked.
+    /// A storage node that it needs cannot say where it goes on.
     #[error("cannot continue {name}: {why}")]
     NodeTarget {
         /// The run's name.
         name: String,
-        /// What there is beside a storage node.
+        /// Why.
         why: &'static str,
     },
     /// The storage node that has it does not say how to go on.
@@ -155,7 +155,7 @@ impl RecorderError {
     /// Whether an interrupted run may go on when it is tried again: not if its files are others
     /// than this configuration, or this program, writes.
     pub fn may_pass(&self) -> bool {
-        use StorageError::{ForeignFile, Frame, NoFiles, SchemaDiffers};
+        use StorageError::{Behind, ForeignFile, Frame, NoFiles, SchemaDiffers};
         match self {
             Self::Config(_)
             | Self::Build(_)
@@ -166,7 +166,11 @@ impl RecorderError {
             Self::NodeLeft { may_pass, .. } => *may_pass,
             Self::Resume { source, .. } => !matches!(
                 **source,
-                ForeignFile { .. } | Frame { .. } | NoFiles { .. } | SchemaDiffers { .. }
+                Behind { .. }
+                    | ForeignFile { .. }
+                    | Frame { .. }
+                    | NoFiles { .. }
+                    | SchemaDiffers { .. }
             ),
             _ => true,
         }
@@ -520,6 +524,10 @@ fn target_part(
         live.set_target_state(number, State::Fault { reason });
         Ok(nothing())
     };
+    let TargetBeginning { files: begins, left_out, .. } = &live.beginning.targets[number];
+    if let Some(reason) = left_out {
+        return failed(reason);
+    }
     let folders = match &target.place {
         Place::Folders(folders) => folders,
         Place::Node(node) => {
@@ -528,10 +536,6 @@ fn target_part(
         }
         Place::None => return Ok(nothing()),
     };
-    let TargetBeginning { files: begins, left_out, .. } = &live.beginning.targets[number];
-    if let Some(reason) = left_out {
-        return failed(reason);
-    }
     let name = of_run.name.clone();
     let folders = folders.iter().map(|folder| folder.join(&name)).collect();
     let (target_name, begins) = (target.name.clone(), begins.clone());

@@ -46,6 +46,7 @@ pub(crate) use backlog::Backlog;
 use ending::{remove_folder, removed_words};
 use files::{FileName, bytes_beside, is_removed};
 pub(crate) use identity::{Found, Identity, LOCK_NAME, ListedFile, StreamLock};
+pub(crate) use reader::outgoing;
 use reader::{SpillReader, Unread};
 use writer::SpillWriter;
 

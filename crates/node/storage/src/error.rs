@@ -153,6 +153,19 @@ pub enum StorageError {
         /// Its number.
         sequence: u64,
     },
+    /// A place elsewhere that has less of an interrupted run than it had.
+    #[error(
+        "{place} has the run's frames up to {end}, and all up to {synced} were durable there, or \
+         were given up"
+    )]
+    Behind {
+        /// The place.
+        place: String,
+        /// The number of the first frame that it does not have.
+        end: u64,
+        /// The one below which all were settled.
+        synced: u64,
+    },
     /// A run whose files a recorder still holds.
     #[error("{} is still being written", path.display())]
     BeingRecorded {
@@ -288,6 +301,7 @@ impl StorageError {
             | Self::Stopped
             | Self::Blank { .. }
             | Self::NoFiles { .. }
+            | Self::Behind { .. }
             | Self::OneFolder { .. }
             | Self::BeingRecorded { .. }
             | Self::OtherFrame { .. }

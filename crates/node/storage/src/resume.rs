@@ -37,6 +37,7 @@ use crate::error::StorageError;
 use crate::repair::Found;
 use crate::superseded::Bounds;
 use catch_up::CatchUp;
+pub use catch_up::Copies;
 use place::Place;
 
 mod catch_up;
@@ -60,6 +61,23 @@ pub struct RunPlace {
     /// Whether it is a part of a target, which has some of the run's frames, in any order: what
     /// follows each other is said by their count, not by their numbers.
     pub is_dealt: bool,
+}
+
+/// A required place whose frames cannot be read here, but that says how far it has them: a storage
+/// node. The caller sends it what it lacks ([`Resumable::lacking`]), and has it cut off what it has
+/// beyond the end of the run.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// Its index among the places, where it has no folder.
+    pub place: usize,
+    /// What it is, for people.
+    pub shown: String,
+    /// The header of its files, with the highest epoch there and all that is superseded.
+    pub header: FileHeader,
+    /// The number of the first frame that it does not have.
+    pub end: u64,
+    /// The sum of its frames.
+    pub ledger: Ledger,
 }
 
 /// What a recorder needs to go on with a run.
@@ -105,7 +123,8 @@ pub struct ResumedPlace {
     pub left_out: Option<String>,
     /// The index of its next file.
     pub next_index: u32,
-    /// One above the number of its last frame. It may lack frames before the run's next one: those
+    /// One above the number of its last frame; of one elsewhere, also beyond the run's next one, as
+    /// long as it is not cut. It may lack frames before the run's next one: those
     /// for which it had no place, or that it did not get because the run does not need it.
     pub end: u64,
     /// The sum of its frames; empty if it has none.
@@ -128,10 +147,20 @@ pub struct ResumedPlace {
     pub caught_up: CaughtUp,
 }
 
+impl ResumedPlace {
+    /// One without which the run goes on, and why.
+    pub fn left_out(why: String) -> Self {
+        Self { left_out: Some(why), ..Self::default() }
+    }
+}
+
 /// The files of an interrupted run, before anything is changed.
 pub struct Interrupted {
     name: String,
     given: Vec<RunPlace>,
+    elsewhere: Vec<Elsewhere>,
+    /// The run has no frame with that number or a higher one.
+    below: u64,
     /// Where the run goes on without it, why.
     places: Vec<Result<Place, String>>,
 }
@@ -152,13 +181,25 @@ impl Interrupted {
     /// A required place has no file of the run or cannot be read, a recorder still holds a file,
     /// the files are of several runs, or they do not say how to go on.
     pub fn find(places: &[RunPlace]) -> Result<Self, StorageError> {
+        Self::find_beside(places, &[])
+    }
+
+    /// As [`Interrupted::find`], of a run that has required places elsewhere, too.
+    ///
+    /// # Errors
+    /// As [`Interrupted::find`].
+    pub fn find_beside(places: &[RunPlace], elsewhere: &[Elsewhere]) -> Result<Self, StorageError> {
         let folder = places.iter().flat_map(|place| &place.folders).next();
         let folder = folder.cloned().unwrap_or_default();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let given = places.to_vec();
         let wanted = places.iter().map(|place| (place.is_required, place.clone()));
-        let places = at_each(wanted, |place, given_up| Place::open(&place, given_up))?;
-        let mut found = Self { name, given, places };
+        let mut places = at_each(wanted, |place, given_up| Place::open(&place, given_up))?;
+        let elsewhere = elsewhere.to_vec();
+        for one in &elsewhere {
+            places[one.place] = Ok(Place::elsewhere(one.clone()));
+        }
+        let mut found = Self { name, given, elsewhere, below: u64::MAX, places };
         let none = || StorageError::NoFiles { path: folder.clone() };
         let first = found.required().flat_map(|place| &place.files).next().ok_or_else(none)?;
         if first.reader.header().numbering == Numbering::File {
@@ -189,7 +230,16 @@ impl Interrupted {
     /// # Errors
     /// The system refuses. It can be tried again.
     pub fn take(self) -> Result<Resumable, StorageError> {
-        let given = self.given.clone();
+        self.take_below(u64::MAX)
+    }
+
+    /// As [`Interrupted::take`], where the run goes on at that number, if there are more frames.
+    ///
+    /// # Errors
+    /// As [`Interrupted::take`].
+    pub fn take_below(mut self, below: u64) -> Result<Resumable, StorageError> {
+        self.below = below;
+        let (given, elsewhere) = (self.given.clone(), self.elsewhere.clone());
         let (mut from, catch_up) = self.close(!given.iter().any(|place| place.is_dealt))?;
         let until = Instant::now() + COPY_WITHIN;
         let error = loop {
@@ -202,7 +252,8 @@ impl Interrupted {
             }
         };
         // What was copied by then is a place's own now.
-        let (mut from, _) = Self::find(&given)?.close(false)?;
+        let found = Self { below, ..Self::find_beside(&given, &elsewhere)? };
+        let (mut from, _) = found.close(false)?;
         from.cut_off = Some(format!("frame {} cannot be copied: {error}", from.sequence));
         Ok(from)
     }
@@ -210,7 +261,7 @@ impl Interrupted {
     /// Cuts and closes the files at the end of the run: that of the place that has most, if the
     /// others can be caught up and `catches_up`.
     fn close(mut self, catches_up: bool) -> Result<(Resumable, CatchUp), StorageError> {
-        let headers = || self.files().map(|file| file.reader.header());
+        let headers = || self.looked_at().flat_map(Place::headers);
         let mut superseded: Vec<Superseded> = Vec::new();
         for &record in headers().flat_map(|header| &header.superseded) {
             if !superseded.contains(&record) {
@@ -223,6 +274,7 @@ impl Interrupted {
         let epochs = epochs.chain(frames.map(|frame| frame.info.origin.epoch));
         let epoch = epochs.max().unwrap_or(0).saturating_add(1);
         let synced = self.looked_at().map(|place| place.synced).max().unwrap_or(0);
+        self.check_elsewhere(synced)?;
         let mut required: Vec<(usize, &mut Place)> = Vec::new();
         for (number, place) in self.places.iter_mut().enumerate() {
             required.extend(
@@ -231,11 +283,11 @@ impl Interrupted {
         }
         required.iter_mut().for_each(|(_, place)| place.find_end(synced, &before));
         let required: Vec<_> = required.iter().map(|(number, place)| (*number, &**place)).collect();
-        let catch_up = match catches_up {
+        let mut catch_up = match catches_up {
             true => CatchUp::of(&required, &before),
             false => CatchUp::none(&required),
         };
-        let sequence = catch_up.sequence;
+        let sequence = catch_up.sequence.min(self.below);
         let stream = self.header().stream;
         superseded.push(Superseded { stream, epoch, sequence });
         let (run, run_number) = (self.header().run, self.header().run_number);
@@ -254,10 +306,14 @@ impl Interrupted {
         let mut closed = closed.into_iter();
         let places = places.into_iter().map(|place| {
             let place = place.and_then(|()| closed.next().expect("one that was looked at"));
-            let left_out = |why| ResumedPlace { left_out: Some(why), ..ResumedPlace::default() };
-            place.unwrap_or_else(left_out)
+            place.unwrap_or_else(ResumedPlace::left_out)
         });
-        let (name, places) = (self.name, places.collect());
+        let (name, mut places): (_, Vec<ResumedPlace>) = (self.name, places.collect());
+        for one in self.elsewhere {
+            if let Some(holder) = catch_up.leave(one.place) {
+                places[one.place].caught_up.place = holder;
+            }
+        }
         let cut_off = catch_up.cut_off.clone();
         let from = Resumable {
             run,
@@ -271,6 +327,16 @@ impl Interrupted {
             cut_off,
         };
         Ok((from, catch_up))
+    }
+
+    /// Checks that each place elsewhere has what it had when all frames below that number were
+    /// settled.
+    fn check_elsewhere(&self, synced: u64) -> Result<(), StorageError> {
+        let behind = self.elsewhere.iter().find(|place| place.end < synced);
+        behind.map_or(Ok(()), |Elsewhere { shown, end, .. }| {
+            let (place, end) = (shown.clone(), *end);
+            Err(StorageError::Behind { place, end, synced })
+        })
     }
 
     /// A frame of a required place that also stands for frames beyond the run's end counts what is

@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::path::Path;
 
-use catchment_frame::{Codec, ColumnEntry, FileReader, FrameInfo, FrameKind, FrameSummary};
+use catchment_frame::{
+    Codec, ColumnEntry, FileHeader, FileReader, FrameInfo, FrameKind, FrameSummary, frame_ledger,
+};
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{
-    CaughtUp, Interrupted, Resumable, ResumedPlace, Run, RunOptions, RunPlace, audit, repair,
-    verify,
+    CaughtUp, Elsewhere, Interrupted, Resumable, ResumedPlace, Run, RunOptions, RunPlace,
+    StorageError, audit, repair, verify,
 };
 
 use super::common::{Made, Recipe, change_header, key};
@@ -360,4 +362,66 @@ fn copies_that_cannot_be_written_leave_the_lowest_as_the_position() {
     assert!(why.contains("cannot be copied") && why.contains("run-00002"), "{why}");
     std::fs::remove_dir(behind.path().join("run-00002.catch")).expect("removes");
     check_both([&behind, &holder], 4);
+}
+
+/// The required run, beside a storage node that has frames below `end`, with that sum.
+fn beside(made: &Made, end: u64, ledger: &Ledger) -> Result<Resumable, StorageError> {
+    let bytes = std::fs::read(&made.files[0]).expect("reads");
+    let header = FileReader::open(&bytes[..]).expect("opens").header().clone();
+    let header = FileHeader { epoch: 6, ..header };
+    let (shown, ledger) = ("the storage node node:1".to_owned(), ledger.clone());
+    let node = Elsewhere { place: 1, shown, header, end, ledger };
+    let none = RunPlace { folders: Vec::new(), ..place(Path::new(""), false) };
+    let places = [place(made.path(), true), none];
+    Interrupted::find_beside(&places, &[node]).and_then(Interrupted::take)
+}
+
+#[test]
+fn a_place_elsewhere_gets_copies_of_the_frames_that_it_lacks() {
+    let (behind, holder) = (behind(), recipe().make());
+    let own = Interrupted::find(&[place(behind.path(), true)]).and_then(Interrupted::take);
+    let mut ledger = own.expect("it goes on").places.swap_remove(0).ledger;
+    let from = beside(&holder, 4, &ledger).expect("it goes on");
+    assert_eq!((from.sequence, from.epoch, &from.cut_off), (6, 7, &None));
+    let [here, node] = &from.places[..] else { panic!("two places") };
+    assert_eq!((here.end, node.end, node.caught_up.frames), (6, 4, 0));
+    let bytes = std::fs::read(&holder.files[0]).expect("reads");
+    let header = FileReader::open(&bytes[..]).expect("opens").header().clone();
+    let mut copies = from.lacking(1, header).expect("its files can be read");
+    for number in 4..6 {
+        let file = copies.next_file().expect("reads").expect("a frame");
+        let reader = FileReader::open(&file).expect("opens");
+        let [frame] = reader.frames() else { panic!("one frame") };
+        assert_eq!(frame.info.sequence, number);
+        let (counts, problems) = frame_ledger(&reader, 0);
+        assert!(problems.is_empty(), "{problems:?}");
+        ledger.add(&counts);
+    }
+    assert!(copies.next_file().expect("reads").is_none());
+    for source in &mut ledger.sources {
+        source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+    }
+    assert_eq!(ledger, here.ledger);
+}
+
+#[test]
+fn a_run_ends_where_a_folder_does_if_a_place_elsewhere_has_more() {
+    let made = recipe().make();
+    let from = beside(&made, 9, &made.ledger).expect("it goes on");
+    assert_eq!((from.sequence, from.places[0].end, from.places[1].end), (6, 6, 9));
+    let why = from.cut_off.expect("why");
+    assert!(why.contains("frame 6 ") && why.contains("node:1 cannot be read here"), "{why}");
+}
+
+#[test]
+fn a_run_is_cut_where_its_sender_says() {
+    for (below, end) in [(5, 5), (3, 3), (0, 0), (6, 6), (7, 6)] {
+        let made = recipe().make();
+        let found = Interrupted::find(&[place(made.path(), true)]);
+        let from = found.and_then(|found| found.take_below(below)).expect("it goes on");
+        assert_eq!((from.sequence, from.places[0].frames), (end, end));
+        let run = Run::open(made.path()).expect("opens");
+        assert!(verify(&run, |_| {}).is_intact());
+        assert_eq!(run.frames().len() as u64, end);
+    }
 }

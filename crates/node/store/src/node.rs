@@ -281,11 +281,12 @@ impl<H: Host> Manager<H> {
     }
 
     /// Closes the files of a stream that has no writer, and says why its last one has failed, if it
-    /// has. If its sender `asks`, they are described.
+    /// has. If its sender `asks`, frames from that number on are cut off, and what there is then is
+    /// described.
     fn close_files(
         &mut self,
         key: &StreamKey,
-        asks: bool,
+        asks: Option<u64>,
     ) -> Result<(Stored, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
         let (mut fault, mut before, mut stored, mut idle_ns) = (None, None, None, 0);
@@ -301,7 +302,7 @@ impl<H: Host> Manager<H> {
             if let Some(fault) = &fault {
                 self.cut_after(key, fault, before.as_ref())?;
             }
-            stored = self.stored_beside(&state, before.as_ref(), asks)?;
+            stored = self.stored_beside(&state, before.as_ref(), asks.is_some())?;
         }
         let found = || stored::close_in(&self.folders_of(&key.name), key, asks);
         let mut stored = stored.map_or_else(found, Ok)?;
@@ -317,7 +318,8 @@ impl<H: Host> Manager<H> {
             // It begins behind what others have, and nothing of it was durable.
             (stored.sequence, stored.is_new) = (before.sequence, false);
         }
-        if let Some(before) = before.filter(|before| stored.sequence < before.sequence) {
+        let below = asks.unwrap_or(u64::MAX);
+        if let Some(before) = before.filter(|one| stored.sequence < one.sequence.min(below)) {
             let (got, expected) = (stored.sequence, before.sequence);
             let text = format!("the files have frames up to {got}, and {expected} were durable");
             return Err(later(text));
@@ -370,7 +372,7 @@ impl<H: Host> Manager<H> {
                 return Ok(());
             }
             let state = Arc::clone(state);
-            self.close_files(&state.key, false).map_err(NotOpened::into_text)?;
+            self.close_files(&state.key, None).map_err(NotOpened::into_text)?;
             // What is in a folder that was left out is found when the stream is opened again.
             if !self.left_out.contains_key(name) {
                 self.writers.remove(name);
@@ -383,7 +385,7 @@ impl<H: Host> Manager<H> {
             return Ok(());
         }
         let Some(key) = stored::key_of(&folders, name)? else { return Ok(()) };
-        let (stored, _) = self.close_files(&key, false).map_err(NotOpened::into_text)?;
+        let (stored, _) = self.close_files(&key, None).map_err(NotOpened::into_text)?;
         let state = StreamState::new(key, stored.sequence + u64::from(stored.has_ended));
         state.has_ended.store(stored.has_ended, Relaxed);
         state.is_given_up.store(true, Relaxed);
@@ -392,7 +394,7 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    fn open(&mut self, key: StreamKey, asks: bool) -> Result<OpenedStream, NotOpened> {
+    fn open(&mut self, key: StreamKey, asks: Option<u64>) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
         let (mut stored, fault) = self.close_files(&key, asks)?;
         let description = stored.described.take();
@@ -653,10 +655,10 @@ mod tests {
             };
             let folders = [folder.path().to_owned()];
             let refused =
-                stored::close_in(&folders, &key(!is_dealt), false).map(|one| one.sequence);
+                stored::close_in(&folders, &key(!is_dealt), None).map(|one| one.sequence);
             assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
             assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
-            let is_new = stored::close_in(&folders, &key(is_dealt), false).map(|one| one.is_new);
+            let is_new = stored::close_in(&folders, &key(is_dealt), None).map(|one| one.is_new);
             assert!(matches!(is_new, Ok(false)), "{is_new:?}");
         }
     }

@@ -96,8 +96,13 @@ pub(crate) struct Stored {
 }
 
 /// Closes the files of a stream behind their last whole frame without a gap, and describes them for
-/// a sender that asks.
-pub(crate) fn close_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<Stored, NotOpened> {
+/// a sender that asks. Its run goes on at that number, if there are more frames: those from there on
+/// are cut off. A stream that has ended stays as it is.
+pub(crate) fn close_in(
+    all: &[PathBuf],
+    key: &StreamKey,
+    asks: Option<u64>,
+) -> Result<Stored, NotOpened> {
     let mut folders = Vec::new();
     for folder in all {
         let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
@@ -115,7 +120,7 @@ pub(crate) fn close_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<S
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
-            let (ledger, described) = (Ledger::new(0), asks.then(Description::default));
+            let (ledger, described) = (Ledger::new(0), asks.map(|_| Description::default()));
             let (files, has_ended, is_new) = (Vec::new(), false, true);
             let (sequence, next_index, lacks_end) = (0, 0, false);
             return Ok(Stored {
@@ -153,8 +158,10 @@ pub(crate) fn close_in(all: &[PathBuf], key: &StreamKey, asks: bool) -> Result<S
     let mut lists = lists.filter_map(|text| FileList::decode(&text).ok()).peekable();
     let has_ended = lists.peek().is_some() && lists.all(|list| list.ended.is_some());
     // Closing changes them.
-    let (header, age_ns) = (asks.then(|| header.clone()), age_ns(&folders));
-    let mut resumed = found.take().map_err(|error| NotOpened::Later(error.to_string()))?;
+    let (header, age_ns) = (asks.map(|_| header.clone()), age_ns(&folders));
+    let below = asks.filter(|_| !has_ended).unwrap_or(u64::MAX);
+    let mut resumed =
+        found.take_below(below).map_err(|error| NotOpened::Later(error.to_string()))?;
     let of_files = |header| Description::of(&header, &resumed, (has_ended, age_ns));
     let described = header.map(of_files).transpose();
     let described = described.map_err(NotOpened::Later)?;

@@ -66,6 +66,7 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Write { .. }
         | StorageError::Unwritable { .. }
         | StorageError::NotRebuilt { .. }
+        | StorageError::Behind { .. }
         | StorageError::BeingRecorded { .. }
         | StorageError::Stopped) => CatchmentError::new_err(text(&error)),
     }

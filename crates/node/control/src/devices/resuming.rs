@@ -62,6 +62,8 @@ impl Recording {
         let config = RecorderConfig { run_number: row.number, run_id, emulated, ..config.clone() };
         let written_ns = match Recorder::last_written_ns(&config, &name) {
             Ok(Some(written_ns)) => written_ns,
+            // All is at the front-ends: it goes on from its beginning.
+            Ok(None) if self.is_of_catalogue(&row, &config) => row.started.unwrap_or(row.taken).0,
             Ok(None) => return Ok(None),
             Err(error) if error.may_pass() && self.since.elapsed() < resume => {
                 let left = resume.saturating_sub(self.since.elapsed());
@@ -83,7 +85,7 @@ impl Recording {
             return Ok(None);
         }
         let base = (&job.configuration, &config);
-        let resumed = self.of_interrupted(base, &name).and_then(|configuration| {
+        let resumed = self.of_interrupted(&row, base, &name).and_then(|configuration| {
             let config = configuration.recorder.clone();
             let config = RecorderConfig { run_number: row.number, run_id, emulated, ..config };
             Ok((self.resume_run(&row, &name, config)?, configuration))
@@ -104,13 +106,24 @@ impl Recording {
         }
     }
 
+    /// Whether the catalogue knows the text of an interrupted run of which nothing is anywhere, and
+    /// that is the present one, with sources that had been admitted to it.
+    fn is_of_catalogue(&self, row: &RunRow, config: &RecorderConfig) -> bool {
+        let text = self.shared.catalog.configuration_of(row.number);
+        text.is_ok_and(|text| match text.strip_prefix(config.text.as_str()) {
+            Some(admitted) => admitted.is_empty() || admitted.starts_with(ADMITTED),
+            None => false,
+        })
+    }
+
     /// The configuration of an interrupted run: the present one, with the sources that had been
-    /// admitted to it, which its files know.
+    /// admitted to it, which its files know, or the catalogue.
     ///
     /// # Errors
     /// Why its files cannot be read, and whether that may pass.
     fn of_interrupted(
         &self,
+        row: &RunRow,
         (base, config): (&Arc<Configuration>, &RecorderConfig),
         name: &str,
     ) -> Result<Arc<Configuration>, (String, bool)> {
@@ -118,6 +131,8 @@ impl Recording {
             return Ok(Arc::clone(base));
         }
         let text = Recorder::interrupted_text(config, name).map_err(|error| of_recorder(&error))?;
+        let of_catalogue = || self.shared.catalog.configuration_of(row.number).ok();
+        let text = text.or_else(of_catalogue).unwrap_or_default();
         let admitted = text.strip_prefix(base.recorder.text.as_str());
         let is_of_base = admitted.is_some_and(|admitted| admitted.starts_with(ADMITTED));
         let of_files = is_of_base.then(|| self.shared.configure.check(&text).ok()).flatten();

@@ -137,46 +137,53 @@ impl SpillReader {
         let mut frames = self.reader.frames().iter();
         let frame = frames.position(|frame| frame.info.sequence == number);
         let gone = || Unread::Damaged(format!("frame {number} is not where it was"));
-        self.read_at(frame.ok_or_else(gone)?)
+        outgoing(&self.reader, frame.ok_or_else(gone)?)
             .map_err(|error| Unread::of(&error, format!("frame {number}: {error}")))
     }
+}
 
-    fn read_at(&self, frame: usize) -> Result<Outgoing, FrameError> {
-        let entries = self.reader.columns(frame)?;
-        let mut columns = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            let stored = self.reader.stored_column(frame, entry)?;
-            stored.check()?;
-            let mut bytes = vec![0; entry.stored_bytes as usize];
-            let (summary, checksums) = (&self.reader.frames()[frame], OnceLock::new());
-            stored.read_bytes(summary.offset.saturating_add(entry.offset), &mut bytes)?;
-            let of_bytes = BlockChecksums::of(&bytes);
-            if of_bytes.crc32c() != entry.crc32c {
-                // Which says what was expected.
-                stored.check_stored(&bytes)?;
-            }
-            let _new = checksums.set(of_bytes);
-            let own = unqualified(entry.codec);
-            let form = ColumnForm {
-                first_sample: entry.first_sample,
-                start_ns: entry.start_ns,
-                is_qualified: own.is_some(),
-                ..ColumnForm::new(entry.id, entry.dtype, entry.rows)
-            };
-            let codec = own.unwrap_or(entry.codec);
-            let done = Done { codec, checksums, ..Done::as_it_is(ColumnBytes::Own(bytes)) };
-            let column = Arc::new(EncodedColumn { form, raw_bytes: entry.raw_bytes, done });
-            columns.push(HeldColumn { column, is_counted: false });
+/// A frame of a file, as a whole.
+///
+/// # Errors
+/// What is damaged in it, or that the system does not read it.
+pub(crate) fn outgoing<R: ReadAt>(
+    reader: &FileReader<R>,
+    frame: usize,
+) -> Result<Outgoing, FrameError> {
+    let entries = reader.columns(frame)?;
+    let mut columns = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        let stored = reader.stored_column(frame, entry)?;
+        stored.check()?;
+        let mut bytes = vec![0; entry.stored_bytes as usize];
+        let (summary, checksums) = (&reader.frames()[frame], OnceLock::new());
+        stored.read_bytes(summary.offset.saturating_add(entry.offset), &mut bytes)?;
+        let of_bytes = BlockChecksums::of(&bytes);
+        if of_bytes.crc32c() != entry.crc32c {
+            // Which says what was expected.
+            stored.check_stored(&bytes)?;
         }
-        let (ledger, problems) = frame_ledger(&self.reader, frame);
-        if let Some(problem) = problems.into_iter().next() {
-            return Err(problem);
-        }
-        let mut records = Vec::new();
-        encode_ledger_total(&ledger, &mut records);
-        let info = self.reader.frames()[frame].info;
-        let bytes_max = columns.iter().map(|one| one.column.done.stored_bytes() as u64).sum();
-        let columns_max = columns.len() as u32;
-        Ok(Outgoing { info, item: None, columns_max, bytes_max, columns, ledger: Some(records) })
+        let _new = checksums.set(of_bytes);
+        let own = unqualified(entry.codec);
+        let form = ColumnForm {
+            first_sample: entry.first_sample,
+            start_ns: entry.start_ns,
+            is_qualified: own.is_some(),
+            ..ColumnForm::new(entry.id, entry.dtype, entry.rows)
+        };
+        let codec = own.unwrap_or(entry.codec);
+        let done = Done { codec, checksums, ..Done::as_it_is(ColumnBytes::Own(bytes)) };
+        let column = Arc::new(EncodedColumn { form, raw_bytes: entry.raw_bytes, done });
+        columns.push(HeldColumn { column, is_counted: false });
     }
+    let (ledger, problems) = frame_ledger(reader, frame);
+    if let Some(problem) = problems.into_iter().next() {
+        return Err(problem);
+    }
+    let mut records = Vec::new();
+    encode_ledger_total(&ledger, &mut records);
+    let info = reader.frames()[frame].info;
+    let bytes_max = columns.iter().map(|one| one.column.done.stored_bytes() as u64).sum();
+    let columns_max = columns.len() as u32;
+    Ok(Outgoing { info, item: None, columns_max, bytes_max, columns, ledger: Some(records) })
 }

@@ -10,7 +10,8 @@
 //!
 //! What a copy counts is what its columns give, and of the holder's increments what the place has
 //! not counted yet: a place that lacked frames before counts in its next ones what these had.
-//! Losses of the holder's own disk are not the place's.
+//! Losses of the holder's own disk are not the place's. A place elsewhere gets such copies over its
+//! link, one by one.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -96,6 +97,12 @@ impl CatchUp {
         Self { sequence, holders: Vec::new(), cut_off: damaged_at(places, sequence) }
     }
 
+    /// The place is caught up by others; from which one, if it is behind.
+    pub(super) fn leave(&mut self, place: usize) -> Option<usize> {
+        let index = self.holders.iter().position(|&(number, _)| number == place)?;
+        Some(self.holders.swap_remove(index).1)
+    }
+
     /// Copies to each place what it lacks, durably. Places are closed, at the end of the run.
     ///
     /// # Errors
@@ -133,6 +140,10 @@ impl Reach {
         let (of_own, of_holder) = (own.header(), holder.header());
         let mut end = own.end;
         let mut ends = vec![end];
+        if holder.elsewhere.is_some() {
+            let why = format!("those of {} cannot be read here", holder.shown());
+            return Self { ends, why };
+        }
         if !has_all(of_holder, of_own) {
             let why = format!("{} has other sources or channels", holder.shown());
             return Self { ends, why };
@@ -220,14 +231,8 @@ fn copy(
     let path = folder.join(format!("{name}-{:05}.{}", place.next_index, open::EXTENSION));
     let made = File::create_new(&path);
     let file = made.map_err(|source| StorageError::Write { path: path.clone(), source })?;
-    let copier = Copier {
-        path: path.clone(),
-        header,
-        left: left(&from.places[holder].ledger, &place.ledger),
-        next: place.end,
-        end: from.sequence,
-    };
-    let copied = copier.copy(file, from, (place, holder));
+    let copied = Copies::new(header, from, (place, holder))
+        .and_then(|copies| copies.write((path.clone(), file), from, (place, holder)));
     if copied.is_err() {
         // It has nothing of its own. If it cannot be deleted, it is what the place has.
         let _deleted = std::fs::remove_file(&path);
@@ -249,87 +254,120 @@ fn left(all: &Ledger, own: &Ledger) -> Ledger {
 /// A frame's columns, as they are stored.
 type Columns = Vec<(ColumnEntry, Vec<u8>)>;
 
-/// Writes a file with the frames that a place lacks.
-struct Copier {
-    path: PathBuf,
+/// The frames that a place lacks and another one has, in their order, as the place has them.
+pub struct Copies {
     header: FileHeader,
     /// What its frames may still count in increments.
     left: Ledger,
     /// The numbers of the next frame, and behind the last.
     next: u64,
     end: u64,
+    /// The holder's files, and where the next frame is looked for: file and frame.
+    holding: Vec<(PathBuf, FileReader<ReadFile>)>,
+    at: (usize, usize),
 }
 
-impl Copier {
-    /// Returns the place with the copies.
-    fn copy(
-        mut self,
-        mut file: File,
+impl std::fmt::Debug for Copies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { next, end, .. } = self;
+        f.debug_struct("Copies").field("next", next).field("end", end).finish_non_exhaustive()
+    }
+}
+
+impl Resumable {
+    /// Copies of the frames that a required place elsewhere lacks, whose files have that header.
+    ///
+    /// # Errors
+    /// The files of the place that has them cannot be read.
+    pub fn lacking(&self, place: usize, header: FileHeader) -> Result<Copies, StorageError> {
+        let place = &self.places[place];
+        let file_id = getrandom::u64().map_err(no_random_bits)?;
+        let header = FileHeader { file_id, locator: false, ..header };
+        Copies::new(header, self, (place, place.caught_up.place))
+    }
+}
+
+impl Copies {
+    fn new(
+        header: FileHeader,
         from: &Resumable,
         (place, holder): (&ResumedPlace, usize),
-    ) -> Result<ResumedPlace, StorageError> {
-        let path = self.path.clone();
-        let failed = |source| StorageError::Write { path: path.clone(), source };
-        let encoded = self.header.encode();
-        file.write_all(&encoded).map_err(failed)?;
-        let mut offset = encoded.len() as u64;
-        let holding = self.holding(&from.places[holder].files)?;
-        self.limit_missing(&holding, &from.places[holder].ledger, &place.ledger);
-        for (path, reader) in holding {
-            for index in 0..reader.frames().len() {
-                let (first, last) = reader.frames()[index].info.numbers();
-                if first != self.next || last >= self.end {
-                    continue;
-                }
-                let copy = FrameCopy::read(&reader, index, |error| in_file(&path, error))?;
-                let (info, columns) = self.own(reader.frames()[index].info, copy)?;
-                let columns: Vec<(ColumnEntry, &[u8])> =
-                    columns.iter().map(|(entry, bytes)| (*entry, &bytes[..])).collect();
-                let (bytes, ..) = write_frame(info, offset, &columns);
-                file.write_all(&bytes).map_err(failed)?;
-                offset += bytes.len() as u64;
-                self.next = last.saturating_add(1);
+    ) -> Result<Self, StorageError> {
+        let (next, end) = (place.end, from.sequence);
+        let ResumedPlace { files, ledger, .. } = &from.places[holder];
+        let (left, at) = (left(ledger, &place.ledger), (0, 0));
+        let holding = holding(files, next)?;
+        let mut copies = Self { header, left, next, end, holding, at };
+        copies.limit_missing(ledger, &place.ledger);
+        Ok(copies)
+    }
+
+    /// The next one, as the only frame of a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn next_file(&mut self) -> Result<Option<Vec<u8>>, StorageError> {
+        let mut file = self.header.encode();
+        let Some(frame) = self.next_frame(file.len() as u64)? else { return Ok(None) };
+        file.extend_from_slice(&frame);
+        Ok(Some(file))
+    }
+
+    /// The bytes of the next one in a file, where they begin there.
+    fn next_frame(&mut self, offset: u64) -> Result<Option<Vec<u8>>, StorageError> {
+        while let Some((path, reader)) = self.holding.get(self.at.0) {
+            let (file, index) = self.at;
+            let Some(frame) = reader.frames().get(index) else {
+                self.at = (file + 1, 0);
+                continue;
+            };
+            self.at = (file, index + 1);
+            let (first, last) = frame.info.numbers();
+            if first != self.next || last >= self.end {
+                continue;
             }
+            let info = frame.info;
+            let copy = FrameCopy::read(reader, index, |error| in_file(path, error))?;
+            let (info, columns) = self.own(info, copy)?;
+            let columns: Vec<(ColumnEntry, &[u8])> =
+                columns.iter().map(|(entry, bytes)| (*entry, &bytes[..])).collect();
+            let (bytes, ..) = write_frame(info, offset, &columns);
+            self.next = last.saturating_add(1);
+            return Ok(Some(bytes));
         }
-        drop(file);
         if self.next < self.end {
             let problem = format!("frame {} is not there any more", self.next);
             return Err(unwritable("frames of another folder", &problem));
         }
-        self.close(from, (place, holder))
+        Ok(None)
     }
 
-    /// The holder's files, from the one with the next frame on.
-    fn holding(
-        &self,
-        files: &[PathBuf],
-    ) -> Result<Vec<(PathBuf, FileReader<ReadFile>)>, StorageError> {
-        let mut holding = Vec::new();
-        for path in files.iter().rev() {
-            let reader = FileReader::open(ReadFile::open(path)?);
-            let reader = reader.map_err(|error| in_file(path, error))?;
-            let first = reader.frames().first().map(|frame| frame.info.numbers().0);
-            holding.push((path.clone(), reader));
-            if first.is_some_and(|first| first <= self.next) {
-                break;
-            }
+    /// Writes a file of the place with all of them. Returns the place with it.
+    fn write(
+        mut self,
+        (path, mut file): (PathBuf, File),
+        from: &Resumable,
+        (place, holder): (&ResumedPlace, usize),
+    ) -> Result<ResumedPlace, StorageError> {
+        let failed = |source| StorageError::Write { path: path.clone(), source };
+        let encoded = self.header.encode();
+        file.write_all(&encoded).map_err(failed)?;
+        let mut offset = encoded.len() as u64;
+        while let Some(bytes) = self.next_frame(offset)? {
+            file.write_all(&bytes).map_err(failed)?;
+            offset += bytes.len() as u64;
         }
-        holding.reverse();
-        Ok(holding)
+        drop(file);
+        self.close(path, from, (place, holder))
     }
 
     /// Limits what is counted as missing fragments of lost frames. With those that frames record,
     /// which one place may have and another one lacks, it is the same in all places at the run's
     /// end.
-    fn limit_missing(
-        &mut self,
-        holding: &[(PathBuf, FileReader<ReadFile>)],
-        all: &Ledger,
-        own: &Ledger,
-    ) {
+    fn limit_missing(&mut self, all: &Ledger, own: &Ledger) {
         // What the copies will record.
         let (mut copied, mut next) = (Ledger::new(all.sources.len()), self.next);
-        for (_, reader) in holding {
+        for (_, reader) in &self.holding {
             for (index, frame) in reader.frames().iter().enumerate() {
                 let (first, last) = frame.info.numbers();
                 if first == next && last < self.end {
@@ -385,11 +423,12 @@ impl Copier {
     /// Closes the file, durably.
     fn close(
         self,
+        path: PathBuf,
         from: &Resumable,
         (place, holder): (&ResumedPlace, usize),
     ) -> Result<ResumedPlace, StorageError> {
-        let reader = FileReader::open(ReadFile::open(&self.path)?);
-        let reader = reader.map_err(|error| in_file(&self.path, error))?;
+        let reader = FileReader::open(ReadFile::open(&path)?);
+        let reader = reader.map_err(|error| in_file(&path, error))?;
         let sources = &self.header.schema.sources;
         let mut positions = Positions::default();
         let is_own = |one: &&Position| {
@@ -404,7 +443,7 @@ impl Copier {
         copied.events += events;
         copied.next_index += 1;
         copied.end = self.end;
-        copied.files.push(self.path.clone());
+        copied.files.push(path.clone());
         let numbers = (place.end, self.end - 1);
         FileFrames::one(self.header.file_index, numbers).add_to(&mut copied.file_frames);
         let mut sum = Ledger::new(sources.len());
@@ -413,13 +452,32 @@ impl Copier {
         for source in &mut copied.ledger.sources {
             source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
         }
-        let found = Found { path: self.path, reader, header_from: None };
+        let found = Found { path, reader, header_from: None };
         let kept = Kept { found, frames, sum: Some(sum), is_durable: false };
         let bytes = kept.close(&copied.ledger, &positions)?;
         copied.bytes += bytes;
         copied.caught_up = CaughtUp { place: holder, frames: frames as u64, bytes };
         Ok(copied)
     }
+}
+
+/// The files of a place, from the one with that frame on.
+fn holding(
+    files: &[PathBuf],
+    next: u64,
+) -> Result<Vec<(PathBuf, FileReader<ReadFile>)>, StorageError> {
+    let mut holding = Vec::new();
+    for path in files.iter().rev() {
+        let reader = FileReader::open(ReadFile::open(path)?);
+        let reader = reader.map_err(|error| in_file(path, error))?;
+        let first = reader.frames().first().map(|frame| frame.info.numbers().0);
+        holding.push((path.clone(), reader));
+        if first.is_some_and(|first| first <= next) {
+            break;
+        }
+    }
+    holding.reverse();
+    Ok(holding)
 }
 
 /// Of a frame's columns those of another variant, whose schema that is.

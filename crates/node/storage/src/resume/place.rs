@@ -13,7 +13,7 @@ use catchment_frame::{
 };
 use catchment_model::{Entry, Ledger};
 
-use super::{End, ResumedPlace, RunPlace};
+use super::{Elsewhere, End, ResumedPlace, RunPlace};
 use crate::apart::GivenUp;
 use crate::error::StorageError;
 use crate::open;
@@ -32,6 +32,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The files of a place, by rising index.
 pub(super) struct Place {
     pub(super) is_required: bool,
+    /// Where it has no files here.
+    pub(super) elsewhere: Option<Elsewhere>,
     pub(super) files: Vec<Found>,
     /// All frames below that number were settled in the required places, as far as any of its
     /// frames or tables says.
@@ -87,6 +89,7 @@ impl Place {
         let listed = folders.iter().flat_map(|folder| listed_as_closed(folder)).collect();
         Ok(Self {
             is_required,
+            elsewhere: None,
             files,
             synced,
             blank,
@@ -101,13 +104,41 @@ impl Place {
         })
     }
 
-    /// The header of a required one's first file.
-    pub(super) fn header(&self) -> &FileHeader {
-        self.files[0].reader.header()
+    /// A required one that has no files here.
+    pub(super) fn elsewhere(place: Elsewhere) -> Self {
+        Self {
+            is_required: true,
+            end: place.end,
+            elsewhere: Some(place),
+            files: Vec::new(),
+            synced: 0,
+            blank: Vec::new(),
+            unreadable: Vec::new(),
+            listed: BTreeMap::new(),
+            trusts_lists: false,
+            next_index: 0,
+            items: None,
+            retained: Vec::new(),
+            damaged: None,
+        }
     }
 
-    /// Its folder, for messages.
+    /// The header of a required one's first file.
+    pub(super) fn header(&self) -> &FileHeader {
+        self.headers().next().expect("a required place has a file")
+    }
+
+    /// The headers of all files.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &FileHeader> {
+        let elsewhere = self.elsewhere.iter().map(|place| &place.header);
+        elsewhere.chain(self.files.iter().map(|file| file.reader.header()))
+    }
+
+    /// What it is, or its folder, for messages.
     pub(super) fn shown(&self) -> String {
+        if let Some(Elsewhere { shown, .. }) = &self.elsewhere {
+            return shown.clone();
+        }
         let folder = self.files.last().and_then(|file| file.path.parent());
         folder.map_or(String::new(), |folder| folder.display().to_string())
     }
@@ -123,6 +154,9 @@ impl Place {
     /// Finds the end of the frames of a required place that follow each other and are whole, from
     /// `synced` on.
     pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) {
+        if self.elsewhere.is_some() {
+            return;
+        }
         if self.items.is_some() {
             (self.items, self.retained) = self.find_items();
             self.end = u64::MAX;
@@ -231,6 +265,9 @@ impl Place {
         of_run: &End,
         given_up: &GivenUp,
     ) -> Result<ResumedPlace, StorageError> {
+        if let Some(Elsewhere { end, ledger, .. }) = self.elsewhere {
+            return Ok(ResumedPlace { end, ledger, ..ResumedPlace::default() });
+        }
         let end = match self.is_required {
             true => self.end.min(of_run.sequence),
             false => self.find_own_end(of_run),

@@ -74,7 +74,8 @@ impl Sessions {
             return Err(Fault::Bound { field: "connection", min: 0, max: 0, got });
         }
         let of_stream = StreamLog::read(&log.service)?;
-        if of_stream.flags == StreamLog::DEALT | StreamLog::ASKS {
+        const CUTS: u32 = StreamLog::ASKS | StreamLog::CUTS;
+        if !matches!(of_stream.flags, 0 | StreamLog::DEALT | StreamLog::ASKS | CUTS) {
             let (field, got) = ("flags", of_stream.flags.into());
             return Err(Fault::Bound { field, min: 0, max: StreamLog::ASKS.into(), got });
         }
@@ -118,9 +119,10 @@ impl Sessions {
             variant,
             is_dealt: flags & StreamLog::DEALT != 0,
         };
-        let asks = flags & StreamLog::ASKS != 0;
-        if asks {
-            self.close_asked(&key)?;
+        let below = if flags & StreamLog::CUTS != 0 { log.made } else { u64::MAX };
+        let asks = (flags & StreamLog::ASKS != 0).then_some(below);
+        if let Some(below) = asks {
+            self.close_asked(&key, below)?;
         }
         let is_known = self.streams.contains_key(name);
         let is_full = !is_known && self.streams.len() >= STREAMS_MAX && !self.close_ended();
@@ -169,7 +171,7 @@ impl Sessions {
         }
         check_positions(stream, log, of_stream)?;
         stream.generation = generation;
-        if !asks {
+        if asks.is_none() {
             // What it says of itself is of before.
             stream.description = None;
         }
@@ -179,11 +181,12 @@ impl Sessions {
     }
 
     /// Has the files of a stream closed whose sender is gone, unless that was done since then: for
-    /// another one, which asks what there is.
-    fn close_asked(&mut self, key: &StreamKey) -> Result<(), Ended> {
+    /// another one, which asks what there is, and has no frames but those below that number.
+    fn close_asked(&mut self, key: &StreamKey, below: u64) -> Result<(), Ended> {
         let Some(Slot::Ready(stream)) = self.streams.get(&key.name) else { return Ok(()) };
-        let StreamState { key: own, idle_ns, is_given_up, .. } = &*stream.state;
-        if own != key || stream.description.is_some() {
+        let StreamState { key: own, idle_ns, is_given_up, has_ended, .. } = &*stream.state;
+        let has_more = stream.taken > below && !has_ended.load(Relaxed);
+        if own != key || stream.description.is_some() && !has_more {
             return Ok(());
         }
         if self.by_name.contains_key(&key.name) {

@@ -402,13 +402,55 @@ fn who_asks_is_told_what_there_is_of_a_stream_whose_sender_is_gone() {
     drop(next);
     let ended = Sender::asking(address, 11).left.unwrap();
     assert_eq!((ended.flags, ended.frames), (Left::ENDED, 4));
-    // Nobody can say of a part where others go on.
-    let both = StreamLog::ASKS | StreamLog::DEALT;
-    let refused = Sender::connect_with(address, 12, (0, 8), both);
-    assert_eq!(refused.refused(), Some(ByeReason::MALFORMED));
-    drop(refused);
+    // A stream that has ended is not cut.
+    let cuts = StreamLog::ASKS | StreamLog::CUTS;
+    let mut answers =
+        std::iter::repeat_with(|| Sender::connect_with(address, 13, (0, 2), cuts).refused());
+    let is_later = |answer: &Option<ByeReason>| {
+        matches!(answer, Some(ByeReason::NAME_IN_USE | ByeReason::LATER))
+    };
+    let answer = answers.find(|answer| !is_later(answer));
+    assert_eq!(answer, Some(Some(ByeReason::UNKNOWN)));
+    // Nobody can say of a part where others go on, and nobody cuts without asking.
+    for flags in [StreamLog::ASKS | StreamLog::DEALT, StreamLog::CUTS, 7, 8, u32::MAX] {
+        let refused = Sender::connect_with(address, 12, (0, 8), flags);
+        assert_eq!(refused.refused(), Some(ByeReason::MALFORMED), "{flags}");
+    }
     node.stop().unwrap();
     assert_eq!(stored(folder.path()), [0, 1, 2, 3]);
+}
+
+#[test]
+fn who_asks_has_what_is_beyond_the_end_of_its_run_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let address = node.address();
+    let mut sender = Sender::admitted(address, 1, 0, 8);
+    sender.attach(address);
+    (0..5).for_each(|sequence| sender.frame(sequence, sender.generation()));
+    sender.wait_durable(5);
+    drop(sender);
+    let cuts = StreamLog::ASKS | StreamLog::CUTS;
+    let next = |session, made, flags| {
+        let mut asking = Sender::admitted_with(address, session, (0, made), flags);
+        asking.read_until(|one| one.left.is_some());
+        (asking.grant.unwrap().next, asking.left.unwrap().frames)
+    };
+    // Also after an answer, and again.
+    assert_eq!(next(2, 1 << 62, StreamLog::ASKS), (5, 5));
+    assert_eq!(next(3, 3, cuts), (3, 3));
+    assert_eq!(next(4, 3, cuts), (3, 3));
+    assert_eq!(next(5, 4, cuts), (3, 3), "there are no more");
+    let mut next = Sender::admitted(address, 6, 0, 8);
+    assert_eq!(next.grant.unwrap().next, 3);
+    next.attach(address);
+    next.frame(3, next.generation());
+    next.wait_durable(4);
+    drop(next);
+    node.stop().unwrap();
+    assert_eq!(stored(folder.path()), [0, 1, 2, 3]);
+    let kept = folder.path().join("stored").join(NAME).join(format!("{NAME}-00000.superseded"));
+    assert!(kept.is_file(), "what was cut off is kept");
 }
 
 #[test]

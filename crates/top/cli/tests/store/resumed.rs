@@ -1,6 +1,10 @@
-//! A recorder that is killed goes on with the run of which a storage node has all frames.
+//! A recorder that is killed goes on with the run of which a storage node has all frames, alone or
+//! beside folders.
 
 use super::*;
+
+/// A target in a folder, beside those of a storage node.
+const FOLDER: &str = "[[targets]]\nname = \"here\"\nfolder = \"runs\"\n";
 
 /// Sends a thousand fragments in each life, and calls `next` while they are sent, once a part of
 /// them is durable: without any at the node a new run would begin.
@@ -96,24 +100,182 @@ fn a_run_whose_storage_node_does_not_answer_is_kept_and_goes_on_later() {
     store.end();
 }
 
+/// The run's files in a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|one| one == "catch")).collect();
+    files.sort();
+    files
+}
+
+/// Waits until so many events are in the run's files there, closed or not.
+fn wait_events(folder: &Path, events: u64) {
+    wait_while(|| !Run::open(folder).is_ok_and(|run| run.event_count() >= events));
+}
+
+/// All of these folders have the whole run of that many keys, under the same numbers.
+fn check_all<const COUNT: usize>(folders: [&Path; COUNT], keys: u64) {
+    let numbers = folders.map(|folder| {
+        let run = check(folder, keys);
+        let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
+        let none = [Entry::FragmentsLostRestart, Entry::FragmentsDiscardedRestart];
+        assert_eq!(none.map(|entry| ledger[entry]), [0; 2]);
+        let infos = run.frames().iter().map(|frame| frame.summary.info);
+        infos.map(|info| (info.sequence, info.origin.epoch)).collect::<Vec<_>>()
+    });
+    assert!(numbers.iter().all(|of_one| *of_one == numbers[0]), "{numbers:?}");
+}
+
 #[test]
-fn a_run_with_a_folder_beside_a_storage_node_does_not_go_on() {
+fn a_recorder_that_is_killed_five_times_goes_on_in_its_folder_and_at_a_storage_node() {
     let folder = tempfile::tempdir().unwrap();
     let node = free();
-    let also = "[[targets]]\nname = \"here\"\nfolder = \"runs\"\n";
-    let url = configure(folder.path(), node, node, also);
+    let url = configure(folder.path(), node, node, FOLDER);
+    let mut store = Store::start(folder.path(), node);
+    let mut recorder = Some(recorder(folder.path()));
+    let front_end = front_end(&url);
+    send_in_lives(&front_end, 6, |life| {
+        if life == 3 {
+            // The node dies first.
+            store.kill();
+        }
+        kill(recorder.take().expect("the one before"));
+        if life == 3 {
+            store = Store::start(folder.path(), node);
+        }
+        recorder = Some(super::recorder(folder.path()));
+    });
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(recorder.expect("the last one")), Some(0));
+    assert_eq!(only_row(folder.path())["state"], "complete");
+    let here = crate::support::only_run(folder.path());
+    check_all([&here, &only(&folder.path().join("stored"))], 6_000);
+    store.end();
+}
+
+#[test]
+fn a_storage_node_that_was_away_gets_what_the_folder_has_before_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = free();
+    let url = configure(folder.path(), node, node, FOLDER);
+    let mut store = Store::start(folder.path(), node);
+    let first = recorder(folder.path());
+    let front_end = front_end(&url);
+    send(&front_end, 500, |_| {});
+    wait_durable(&front_end, 500);
+    store.kill();
+    send_these(&front_end, 500..1_000, |_| {});
+    let here = crate::support::only_run(folder.path());
+    wait_events(&here, 1_000);
+    kill(first);
     let store = Store::start(folder.path(), node);
+    let second = recorder(folder.path());
+    send_these(&front_end, 1_000..1_500, |_| {});
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(second), Some(0));
+    assert_eq!(only_row(folder.path())["state"], "complete");
+    let text = stdout(folder.path(), &["catalog", "show", "1"], 0);
+    assert!(text.contains("; node got ") && text.contains(" from here"), "{text}");
+    check_all([&here, &only(&folder.path().join("stored"))], 1_500);
+    store.end();
+}
+
+#[test]
+fn what_a_storage_node_has_beyond_a_folder_is_cut_off_and_one_that_has_nothing_gets_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let first = free_ports(2);
+    let nodes = [first, first + 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    // Without it nothing is durable for a front-end: it sends again whatever is lost.
+    let target = "[[targets]]\nname = \"other\"\nkind = \"store\"\naddress = ";
+    let absent = format!("{target}\"{}\"\n", nodes[1]);
+    let url = configure(folder.path(), nodes[0], nodes[0], &format!("{FOLDER}{absent}"));
+    configure_store(&other, nodes[1]);
+    let store = Store::start(folder.path(), nodes[0]);
+    let first = recorder(folder.path());
+    let front_end = front_end(&url);
+    send(&front_end, 1_000, |_| {});
+    let here = crate::support::only_run(folder.path());
+    let stored = only(&folder.path().join("stored"));
+    wait_events(&here, 1_000);
+    wait_events(&stored, 1_000);
+    assert_eq!(front_end.sources()[0].status().durable, 0);
+    kill(first);
+    // A power cut takes the last half of the folder's frames.
+    let mut files = files(&here);
+    let of_file = |path: &PathBuf| {
+        let bytes = std::fs::read(path).unwrap();
+        let frames = FileReader::open(&bytes).unwrap().frames().to_vec();
+        frames.into_iter().map(|frame| (path.clone(), frame.offset)).collect::<Vec<_>>()
+    };
+    let frames: Vec<(PathBuf, u64)> = files.iter().flat_map(of_file).collect();
+    let (torn, offset) = &frames[frames.len() / 2];
+    std::fs::File::options().write(true).open(torn).unwrap().set_len(offset + 100).unwrap();
+    files.retain(|path| path > torn);
+    files.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let late = Store::start(&other, nodes[1]);
+    let second = recorder(folder.path());
+    send_these(&front_end, 1_000..1_500, |_| {});
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(second), Some(0));
+    assert_eq!(only_row(folder.path())["state"], "complete");
+    check_all([&here, &stored, &only(&other.join("stored"))], 1_500);
+    let kept = std::fs::read_dir(&stored).unwrap().map(|file| file.unwrap().path());
+    let is_kept = |path: PathBuf| path.extension().is_some_and(|one| one == "superseded");
+    assert!(kept.into_iter().any(is_kept), "what was cut off is kept");
+    store.end();
+    late.end();
+}
+
+#[test]
+fn a_run_of_which_nothing_is_at_its_storage_node_goes_on_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = free();
+    let url = configure(folder.path(), node, node, "");
     let first = recorder(folder.path());
     let front_end = front_end(&url);
     send(&front_end, 300, |_| {});
-    wait_durable(&front_end, 300);
     kill(first);
+    let store = Store::start(folder.path(), node);
     let second = recorder(folder.path());
-    // All that it had sent is durable.
+    send_these(&front_end, 300..500, |_| {});
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(second), Some(0));
-    let text = stdout(folder.path(), &["catalog", "ls", "--json"], 0);
-    let rows: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(rows["runs"].as_array().map(Vec::len), Some(2), "{rows}");
+    assert_eq!(only_row(folder.path())["state"], "complete");
+    let run = check(&only(&folder.path().join("stored")), 500);
+    assert!(run.files().all(|file| file.header.epoch > 0));
+    store.end();
+}
+
+#[test]
+fn a_run_goes_on_at_a_storage_node_once_its_spill_was_forwarded() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = free();
+    let url = configure(folder.path(), node, node, SPILL);
+    let mut store = Store::start(folder.path(), node);
+    let first = recorder(folder.path());
+    let front_end = front_end(&url);
+    send(&front_end, 500, |_| {});
+    wait_durable(&front_end, 500);
+    // Nothing is spilled.
+    kill(first);
+    let second = recorder(folder.path());
+    send_these(&front_end, 500..1_000, |_| {});
+    wait_durable(&front_end, 1_000);
+    store.kill();
+    send_these(&front_end, 1_000..1_500, |_| {});
+    wait_durable(&front_end, 1_500);
+    kill(second);
+    let spilled = only(&folder.path().join("spill"));
+    let store = Store::start(folder.path(), node);
+    let third = recorder(folder.path());
+    assert!(!spilled.exists(), "it was forwarded before the run went on");
+    send_these(&front_end, 1_500..2_000, |_| {});
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(third), Some(0));
+    check(&only(&folder.path().join("stored")), 2_000);
+    assert_eq!(only_row(folder.path())["state"], "complete");
     store.end();
 }
