@@ -138,6 +138,10 @@ fn no_packet_breaks_a_source_with_several_layouts() {
     assert!(seeds.iter().filter(of_variants).count() >= 2);
 }
 
+fn without(layout: &mut Layout, field: usize) {
+    layout.packet.fields.remove(field);
+}
+
 #[test]
 fn layouts_that_are_not_those_of_one_source_are_refused() {
     let [event, settings] = [0, 1].map(|index| example_variants().declared()[index].clone());
@@ -153,10 +157,10 @@ fn layouts_that_are_not_those_of_one_source_are_refused() {
             change(layout);
         })
     };
-    let none = changed(&event, &|layout| drop(layout.packet.fields.remove(0)));
+    let none = changed(&event, &|layout| without(layout, 0));
     let wide = named("wide", 1, &|layout| layout.packet.fields[4].bits = None);
     let long = named("long", 1, &|layout| layout.packet.fields[2].bits = Some([0, 23]));
-    let no_source = named("no-source", 1, &|layout| drop(layout.packet.fields.remove(3)));
+    let no_source = named("no-source", 1, &|layout| without(layout, 3));
     let [.., alpha] = example_layouts();
     for (all, expected) in [
         (vec![], "expected a layout with fragments, got none"),
@@ -182,7 +186,7 @@ fn layouts_that_are_not_those_of_one_source_are_refused() {
     let little = named("little", 0xa, &|layout| layout.order = Order::Little);
     assert!(Variants::new(vec![event.clone(), little]).is_ok());
     // Packets without fragments need no sequence.
-    let silent = changed(&settings, &|layout| drop(layout.packet.fields.remove(2)));
+    let silent = changed(&settings, &|layout| without(layout, 2));
     let variants = Variants::new(vec![silent, event.clone()]).unwrap();
     let settings = bytes_of(SETTINGS);
     let decoded = variants.decoder().decode(0, &settings, &mut Vec::new()).unwrap();

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 
 /// By what packets are understood.
 enum By {
-    Layout(Layouts),
+    Layout(Box<Layouts>),
     /// The layouts of a source that has several.
     Source(Variants),
 }
@@ -63,7 +63,10 @@ impl By {
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let high = catchment_config::load(&arguments.config)?;
     let by = match &arguments.source {
-        None => By::Layout(chosen(&high.layouts, arguments.layout.as_deref())?.clone()),
+        None => {
+            let layouts = chosen(&high.layouts, arguments.layout.as_deref())?;
+            By::Layout(Box::new(layouts.clone()))
+        }
         Some(name) => of_source(&high, name)?,
     };
     let is_said = !out.json;
@@ -193,7 +196,7 @@ fn of_source(high: &High, name: &str) -> Result<By, UsageError> {
             let expected = "expected --source, the name of one with protocol = \"layout\"";
             Err(UsageError(format!("{expected}, got {name:?}")))
         }
-        [only] => Ok(By::Layout(only.clone())),
+        [only] => Ok(By::Layout(Box::new(only.clone()))),
         all => Variants::new(all.to_vec())
             .map(By::Source)
             .map_err(|error| UsageError(error.to_string())),
