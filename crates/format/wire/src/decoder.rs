@@ -32,9 +32,10 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The layout that a configuration declares, if it is one: from that, packets are made, too.
-    fn declared(&self) -> Option<&Layouts> {
-        None
+    /// The layouts that a configuration declares, if it is made of some: from these, packets are
+    /// made, too.
+    fn declared(&self) -> &[Layouts] {
+        &[]
     }
 
     /// The number of bits in the ids of sources that its fragments carry; 0 if they carry none, or

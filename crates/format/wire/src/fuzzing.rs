@@ -6,7 +6,7 @@ use crate::event_link::{self, Data};
 use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
 };
-use crate::layouts::example_layouts;
+use crate::layouts::{Description, example_layouts, example_variants};
 use crate::link;
 use crate::session::{self, Bounds, CONTROL, Control, Fault, HEADER_BYTES, Message, Preamble};
 use crate::storage_link;
@@ -135,23 +135,29 @@ pub fn train_layouts() -> [Trains; 2] {
     [trailer, header].map(|settings| Trains::new(settings).expect("within their bounds"))
 }
 
-/// Decodes `data` by each of the declared layouts of the examples. What is accepted is described
-/// without anything left over, and its fragments do not overlap.
+/// Decodes `data` by each of the declared layouts of the examples. It is described as it is
+/// decoded: what is accepted without anything left over, and its fragments do not overlap.
 ///
 /// # Panics
 /// A defect of the decoder.
 pub fn fuzz_layout(data: &[u8]) {
     for layouts in example_layouts() {
-        fuzz_decoder(&layouts, data);
-        let description = layouts.describe(data);
-        let mut parts = Vec::new();
-        let decoded = layouts.decoder().decode(0, data, &mut parts);
-        assert_eq!(description.refused.is_some(), decoded.is_err());
-        assert_eq!(description.fragments, parts.len());
-        assert!(description.refused.is_some() || description.left_over == 0);
-        for pair in parts.windows(2) {
-            assert!(pair[0].offset + pair[0].bytes <= pair[1].offset, "{parts:?}");
-        }
+        fuzz_described(&layouts, &layouts.describe(data), data);
+    }
+    let variants = example_variants();
+    fuzz_described(&variants, &variants.describe(data), data);
+}
+
+fn fuzz_described(protocol: &dyn Protocol, description: &Description, data: &[u8]) {
+    fuzz_decoder(protocol, data);
+    let mut parts = Vec::new();
+    let decoded = protocol.decoder().decode(0, data, &mut parts);
+    let reason = decoded.err().map(|reason| protocol.reasons()[reason].name);
+    assert_eq!(description.refused.as_ref().map(|(name, _)| *name), reason);
+    assert_eq!(description.fragments, parts.len());
+    assert!(description.refused.is_some() || description.left_over == 0);
+    for pair in parts.windows(2) {
+        assert!(pair[0].offset + pair[0].bytes <= pair[1].offset, "{parts:?}");
     }
 }
 

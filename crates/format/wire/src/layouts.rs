@@ -8,7 +8,7 @@
 //!
 //! Layouts with at most one kind of record and values of one part are decoded by the *straight*
 //! path (`straight.rs`); packets that it does not accept, and other layouts, by the general one
-//! (`walk.rs`).
+//! (`walk.rs`). Of several layouts of a source, `variants.rs` gives each packet to one.
 
 mod check;
 mod compile;
@@ -19,6 +19,7 @@ mod examples;
 mod straight;
 #[cfg(test)]
 mod tests;
+mod variants;
 mod walk;
 
 use std::marker::PhantomData;
@@ -32,7 +33,8 @@ pub use encode::{EncodeError, RecordValues, Values};
 
 pub use examples::alpha_72;
 #[doc(hidden)]
-pub use examples::example_layouts;
+pub use examples::{example_layouts, example_variants};
+pub use variants::{VARIANTS_MAX, Variants};
 
 use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason, Transport};
 use compile::Compiled;
@@ -42,7 +44,8 @@ use walk::{Accepted, Fault, Unobserved};
 /// The protocol's name in configurations and files.
 pub const NAME: &str = "layout";
 
-/// The protocol of one layout. A fragment is a record, or a packet without records.
+/// The protocol of one layout. A fragment is a record, or a packet without records. Sources whose
+/// packets have several layouts have [`Variants`].
 #[derive(Clone, Debug)]
 pub struct Layouts {
     layout: Layout,
@@ -133,8 +136,14 @@ impl Layouts {
         self.compiled.walk_unobserved(bytes, parts)
     }
 
-    fn shaped<S: Shape>(&self) -> Box<dyn Decoder> {
-        let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
+    /// A decoder that continues sequence numbers of so many bits over their wrap.
+    fn decoder_of(&self, sequence_bits: u32) -> Box<dyn Decoder> {
+        let shape = self.straight.as_ref().map_or((0, false, false), Straight::shape);
+        shaped!(shape, Known => self.shaped::<Known>(sequence_bits))
+    }
+
+    fn shaped<S: Shape>(&self, sequence_bits: u32) -> Box<dyn Decoder> {
+        let unwrapped = Unwrapped { bits: sequence_bits, newest: None };
         Box::new(LayoutDecoder::<S> { layouts: self.clone(), unwrapped, shape: PhantomData })
     }
 }
@@ -145,7 +154,7 @@ impl Protocol for Layouts {
     }
 
     fn reasons(&self) -> &[Reason] {
-        &REASONS
+        &REASONS[..variants::REASON]
     }
 
     fn number_bits(&self) -> u32 {
@@ -156,8 +165,8 @@ impl Protocol for Layouts {
         self.clock_hz
     }
 
-    fn declared(&self) -> Option<&Layouts> {
-        Some(self)
+    fn declared(&self) -> &[Layouts] {
+        std::slice::from_ref(self)
     }
 
     fn id_bits(&self) -> u32 {
@@ -185,16 +194,16 @@ impl Protocol for Layouts {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        let shape = self.straight.as_ref().map_or((0, false, false), Straight::shape);
-        shaped!(shape, Known => self.shaped::<Known>())
+        self.decoder_of(self.sequence_bits)
     }
 }
 
 /// The longest fragment in parts, unless its source says otherwise.
 const PARTED_BYTES_DEFAULT: u64 = 4 << 20;
 
-/// The reasons for which a packet is refused, by the numbers of `walk::FaultKind`.
-const REASONS: [Reason; 11] = [
+/// The reasons for which a packet is refused, by the numbers of `walk::FaultKind`; the last one,
+/// [`variants::REASON`], by sources with several layouts alone.
+const REASONS: [Reason; 12] = [
     Reason { name: "short", kind: Entry::PacketsMalformedShort },
     Reason { name: "length", kind: Entry::PacketsMalformedLength },
     Reason { name: "left_over", kind: Entry::PacketsMalformedLength },
@@ -206,6 +215,7 @@ const REASONS: [Reason; 11] = [
     Reason { name: "record_variant", kind: Entry::PacketsMalformedFragment },
     Reason { name: "count", kind: Entry::PacketsMalformedFragment },
     Reason { name: "part", kind: Entry::PacketsMalformedFragment },
+    Reason { name: "variant", kind: Entry::PacketsMalformedHeader },
 ];
 
 /// The shape is that of the straight path.

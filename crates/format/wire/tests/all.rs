@@ -3,6 +3,7 @@
 mod hadtu;
 mod layout_errors;
 mod layout_streams;
+mod layout_variants;
 mod layouts;
 mod link;
 mod malformed_inputs;

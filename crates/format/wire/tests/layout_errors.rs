@@ -66,8 +66,6 @@ fn kinds_of_records_that_can_never_be_chosen_are_refused() {
     assert_eq!(same, format!("{expected} the same choose"));
     let many = refused(1, |layout| layout.records.resize(9, Block::default()));
     assert_eq!(many, "record: expected at most 8 records, got 9");
-    let packet = refused(1, |layout| layout.packet.fields[2].kind = FieldKind::Choose(1));
-    assert!(packet.starts_with("packet.fields[2].choose: expected it in a record"), "{packet}");
     let skipped = refused(0, |layout| layout.records[0].skip = true);
     assert_eq!(skipped, "record: expected a record that is not skipped, got none");
 }
@@ -117,10 +115,6 @@ fn sizes_out_of_their_bounds_are_refused() {
     );
     let bytes_max = packet(|one| one.bytes_max = Some(27));
     assert_eq!(bytes_max, format!("packet.bytes_max: expected 28 to {most}, got 27"));
-    assert_eq!(
-        packet(|one| one.skip = true),
-        "packet.skip: expected it in a record, got it in the packet"
-    );
     let empty = refused(0, |layout| layout.records[0].head = 0);
     assert!(empty.starts_with("order.at: "), "{empty}");
     let empty =

@@ -2,7 +2,9 @@
 //! for each fragment, or, where packets have records that say their own event, several up to the
 //! water mark.
 //!
-//! Where layouts name groups, those of each event are drawn; boards of others send nothing.
+//! Where layouts name groups, those of each event are drawn; boards of others send nothing. Where
+//! packets of a board have several layouts, its events have them in turn, one in each packet, and
+//! packets without fragments (settings) come between them.
 //!
 //! ```text
 //! event's time -> + jitter -> + what the board's clock is ahead, and drifts -> ticks -> wrapped
@@ -25,8 +27,10 @@ use crate::content::{Draw, OVERSHOOT_BYTES, mix};
 /// How a source's packets are written, if a configuration declares that.
 #[derive(Clone, Debug)]
 pub struct Board {
-    /// Its layout.
+    /// Its layout, the first one with fragments.
     pub layouts: Layouts,
+    /// Further layouts of its packets.
+    pub others: Vec<Layouts>,
     /// How far its clock is ahead of the others', in nanoseconds.
     pub ahead_ns: i64,
     /// The groups that it is in, one in each bit; 0: it is in every event.
@@ -89,14 +93,61 @@ pub(crate) struct Pending {
 impl PartialEq for Board {
     fn eq(&self, other: &Self) -> bool {
         let rest = |board: &Self| (board.ahead_ns, board.expected_in);
-        self.layouts.layout() == other.layouts.layout() && rest(self) == rest(other)
+        let is_same = self.all().map(Layouts::layout).eq(other.all().map(Layouts::layout));
+        is_same && rest(self) == rest(other)
     }
 }
 
 impl Board {
     /// A board without offset, in every event.
     pub fn new(layouts: Layouts) -> Self {
-        Self { layouts, ahead_ns: 0, expected_in: 0 }
+        Self { layouts, others: Vec::new(), ahead_ns: 0, expected_in: 0 }
+    }
+
+    /// The same, whose packets have these layouts; none if none of them has fragments.
+    pub fn of(all: &[Layouts]) -> Option<Self> {
+        let first = all.iter().position(has_fragments)?;
+        let mut others = all.to_vec();
+        let layouts = others.remove(first);
+        Some(Self { others, ..Self::new(layouts) })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Layouts> {
+        std::iter::once(&self.layouts).chain(&self.others)
+    }
+
+    /// How many fragments a packet may have.
+    pub(crate) fn fragments_max(&self) -> u64 {
+        let is_alone = !self.others.iter().any(has_fragments);
+        if is_alone { self.layouts.fragments_max() } else { 1 }
+    }
+
+    /// The layout of an event's packets.
+    fn of_event(&self, number: u64) -> &Layouts {
+        let others = || self.others.iter().filter(|one| has_fragments(one));
+        match (number % (others().count() as u64 + 1)) as usize {
+            0 => &self.layouts,
+            index => others().nth(index - 1).expect("there are as many"),
+        }
+    }
+
+    /// An event's fragment of a length that its layout can have.
+    pub(crate) fn fitted(&self, number: u64, draw: Draw) -> Draw {
+        // Of one layout all that is drawn has such a length.
+        match self.others.is_empty() {
+            true => draw,
+            false => Draw { bytes: self.of_event(number).body_bytes_near(draw.bytes), ..draw },
+        }
+    }
+
+    /// The layout of a packet without fragments that follows so many packets, if one does.
+    pub(crate) fn aside(&self, sequence: u64) -> Option<&Layouts> {
+        let asides = || self.others.iter().filter(|one| !has_fragments(one));
+        let count = asides().count() as u64;
+        if count == 0 || !sequence.is_multiple_of(ASIDE_EVERY) {
+            return None;
+        }
+        asides().nth((sequence / ASIDE_EVERY % count) as usize)
     }
 
     /// Whether it sends something of an event of these groups.
@@ -104,32 +155,14 @@ impl Board {
         groups == 0 || self.expected_in == 0 || self.expected_in & groups != 0
     }
 
-    /// Checks that its packets can be made: one is, and decoded again.
+    /// Checks that its packets can be made: one of each layout is, and decoded again.
     pub(crate) fn check(&self, path: &str, mean_bytes: f64) -> Result<(), ConfigError> {
-        let layout = self.layouts.layout();
-        let key = format!("{path}.layout");
-        let got = format!("{:?}", layout.name);
-        require(!layout.is_stream, &key, "datagrams: connections are not emulated", &got)?;
-        let mut room = vec![0; DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
-        let draw = Draw { h: 0, bytes: self.layouts.body_bytes_near(mean_bytes as usize) };
-        let (since_ns, clock_ns, number, tag, id, groups) = (0, 0, 0, 0, 0, 0);
-        let stamp = Stamp { since_ns, clock_ns, draw, number, tag, id, groups, is_big: true };
-        let made = self.encode(&[stamp], 0, &mut room, |_, _| {});
-        let expected = "one whose packets can be made";
-        let bytes = made.map_err(|error| ConfigError {
-            key: key.clone(),
-            expected: expected.into(),
-            got: format!("{got}: {error}"),
-        })?;
-        let mut parts = Vec::new();
-        let is_decoded = self.layouts.decoder().decode(0, &room[..bytes], &mut parts).is_ok();
-        let is_one = parts.len() == 1 && parts[0].is_whole();
-        require(is_decoded && is_one, &key, expected, got)
+        self.all().try_for_each(|one| one_is_made(one, path, mean_bytes))
     }
 
     /// Whether any change of a bit in a packet shows.
     pub(crate) fn shows_changes(&self) -> bool {
-        self.layouts.layout().packet.is_checked()
+        self.all().all(|one| one.layout().packet.is_checked())
     }
 
     /// Writes a packet of these fragments, one or more; returns its bytes. `sequence` packets were
@@ -141,29 +174,77 @@ impl Board {
         room: &mut [u8],
         mut fill: impl FnMut(Draw, &mut [u8]),
     ) -> Result<usize, EncodeError> {
-        let of = |index: usize| (self.values(&stamps[index], sequence), stamps[index].draw.bytes);
+        let layouts = self.of_event(stamps[0].number);
+        let of = |index: usize| (stamps[index].values(layouts, sequence), stamps[index].draw.bytes);
         let fill = |index: usize, room: &mut [u8]| fill(stamps[index].draw, room);
-        self.layouts.encode_several(stamps[0].is_big, (stamps.len(), of), room, fill)
+        layouts.encode_several(stamps[0].is_big, (stamps.len(), of), room, fill)
+    }
+}
+
+/// Checks that a packet of a layout can be made.
+fn one_is_made(layouts: &Layouts, path: &str, mean_bytes: f64) -> Result<(), ConfigError> {
+    let layout = layouts.layout();
+    let key = format!("{path}.layout");
+    let got = format!("{:?}", layout.name);
+    require(!layout.is_stream, &key, "datagrams: connections are not emulated", &got)?;
+    let mut room = vec![0; DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
+    let draw = Draw { h: 0, bytes: layouts.body_bytes_near(mean_bytes as usize) };
+    let (since_ns, clock_ns, number, tag, id, groups) = (0, 0, 0, 0, 0, 0);
+    let stamp = Stamp { since_ns, clock_ns, draw, number, tag, id, groups, is_big: true };
+    let values = stamp.values(layouts, 0);
+    let made = layouts.encode_one(true, &values, draw.bytes, &mut room, |_| {});
+    let expected = "one whose packets can be made";
+    let bytes = made.map_err(|error| ConfigError {
+        key: key.clone(),
+        expected: expected.into(),
+        got: format!("{got}: {error}"),
+    })?;
+    let mut parts = Vec::new();
+    let is_decoded = layouts.decoder().decode(0, &room[..bytes], &mut parts).is_ok();
+    let is_one = match parts[..] {
+        [part] => part.is_whole(),
+        _ => parts.is_empty() && !has_fragments(layouts),
+    };
+    require(is_decoded && is_one, &key, expected, got)
+}
+
+fn has_fragments(layouts: &Layouts) -> bool {
+    !layouts.layout().packet.skip
+}
+
+impl Stamp {
+    /// Writes a packet without fragments that follows its own; returns its bytes. `sequence`
+    /// packets were made before it.
+    pub(crate) fn encode_aside(
+        &self,
+        layouts: &Layouts,
+        sequence: u64,
+        room: &mut [u8],
+        fill: impl Fn(Draw, &mut [u8]),
+    ) -> Result<usize, EncodeError> {
+        let draw = Draw { bytes: layouts.body_bytes_near(ASIDE_BYTES), ..self.draw };
+        let values = Self { draw, ..*self }.values(layouts, sequence);
+        layouts.encode_one(self.is_big, &values, draw.bytes, room, |room| fill(draw, room))
     }
 
-    fn values(&self, stamp: &Stamp, sequence: u64) -> Values {
-        let layout = self.layouts.layout();
+    fn values(&self, layouts: &Layouts, sequence: u64) -> Values {
+        let layout = layouts.layout();
         let (seconds, beside_ns) = match layout.has_seconds() {
-            true => (stamp.clock_ns / NS_PER_S, stamp.clock_ns % NS_PER_S),
-            false => (0, stamp.clock_ns),
+            true => (self.clock_ns / NS_PER_S, self.clock_ns % NS_PER_S),
+            false => (0, self.clock_ns),
         };
         let rate_hz = layout.clock().map_or(0, |(_, rate_hz)| rate_hz);
         // A clock of few bits wraps.
         let ticks = u128::from(beside_ns) * u128::from(rate_hz) / u128::from(NS_PER_S);
         Values {
-            key: stamp.number,
+            key: self.number,
             time: ticks as u64,
             seconds,
             sequence,
-            source: stamp.id.into(),
-            tag: stamp.tag.into(),
-            groups: stamp.groups,
-            total: stamp.draw.bytes as u64,
+            source: self.id.into(),
+            tag: self.tag.into(),
+            groups: self.groups,
+            total: self.draw.bytes as u64,
             ..Values::default()
         }
     }
@@ -241,6 +322,9 @@ impl Clocks {
 
 const NS_PER_S: u64 = 1_000_000_000;
 const H: u64 = 3_600 * NS_PER_S;
+/// Of so many packets one has no fragments, where layouts have such, and so many bytes of body.
+const ASIDE_EVERY: u64 = 16;
+const ASIDE_BYTES: usize = 16;
 const JITTER_NS_MAX: u64 = NS_PER_S;
 const DRIFT_PPM_MAX: f64 = 1_000.0;
 

@@ -8,6 +8,7 @@ use catchment_wire::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, PACKET_HEADER_BYTES, PacketEncoder, SUB_EVENT_DECODING,
     SUB_EVENT_HEADER_BYTES, SubEventHeader, TRAILER_BYTES,
 };
+use catchment_wire::layouts::EncodeError;
 
 use crate::boards::{Board, Pending, Stamp, draw_groups, groups_of};
 use crate::config::{ConfigError, EmulatedSource, EmulatorConfig};
@@ -159,7 +160,7 @@ impl<'a> Run<'a> {
         let has_batch = alone || has_boards;
         let pending = |source: &EmulatedSource| Pending {
             fragments_max: match &source.board {
-                Some(board) if !alone => board.layouts.fragments_max(),
+                Some(board) if !alone => board.fragments_max(),
                 _ => 1,
             },
             sequence: config.first_event,
@@ -327,7 +328,7 @@ impl<'a> Run<'a> {
             let mut stamp = Stamp {
                 since_ns: self.times[span.tags.start + index] - zero_ns,
                 clock_ns: 0,
-                draw: self.content.draw(span.source, event),
+                draw: board.fitted(event - span.zero, self.content.draw(span.source, event)),
                 number: event - span.zero,
                 tag: self.tags[span.tags.start + index],
                 id: self.config.sources[source].sub_event_id,
@@ -352,33 +353,45 @@ impl<'a> Run<'a> {
         absent
     }
 
-    /// Makes a packet of what waits of a board.
+    /// Makes a packet of what waits of a board, and the one without fragments that follows it.
     fn pack(&mut self, source: u32, board: &Board) {
-        let fragments = self.pending[source as usize].stamps.len() as u64;
-        if fragments == 0 {
-            return;
-        }
+        let Some(&last) = self.pending[source as usize].stamps.last() else { return };
+        let content = self.content;
+        let fill = |draw, room: &mut [u8]| content.fill_beyond(draw, room);
+        self.begin_packet(source, self.pending[source as usize].stamps.len() as u64);
+        let pending = &mut self.pending[source as usize];
+        let room = &mut self.batch[self.used..][..DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
+        let made = board.encode(&pending.stamps, pending.sequence, room, fill);
+        pending.stamps.clear();
+        pending.records_bytes = 0;
+        self.end_packet(source, made);
+        let sequence = self.pending[source as usize].sequence;
+        let Some(layouts) = board.aside(sequence) else { return };
+        self.begin_packet(source, 0);
+        let room = &mut self.batch[self.used..][..DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
+        let made = last.encode_aside(layouts, sequence, room, fill);
+        self.end_packet(source, made);
+    }
+
+    /// Has room for another packet in a batch of packets with that many fragments.
+    fn begin_packet(&mut self, source: u32, fragments: u64) {
         let is_full = self.used + DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES > self.batch.len();
         if is_full || fragments != self.fragments {
             self.ship_batch(source);
             self.fragments = fragments;
         }
-        let pending = &mut self.pending[source as usize];
-        let room = &mut self.batch[self.used..][..DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
-        let fill = |draw, room: &mut [u8]| self.content.fill_beyond(draw, room);
-        match board.encode(&pending.stamps, pending.sequence, room, fill) {
-            Ok(bytes) => {
-                self.packets.push(Datagram { offset: self.used as u32, bytes: bytes as u32 });
-                self.used += bytes;
-            }
-            Err(_) => {
-                let report = self.outlet.report(source);
-                report.packets_unsent += 1;
-                report.fragments_unsent += fragments;
-            }
-        }
-        pending.stamps.clear();
-        (pending.records_bytes, pending.sequence) = (0, pending.sequence + 1);
+    }
+
+    fn end_packet(&mut self, source: u32, made: Result<usize, EncodeError>) {
+        self.pending[source as usize].sequence += 1;
+        let Ok(bytes) = made else {
+            let report = self.outlet.report(source);
+            report.packets_unsent += 1;
+            report.fragments_unsent += self.fragments;
+            return;
+        };
+        self.packets.push(Datagram { offset: self.used as u32, bytes: bytes as u32 });
+        self.used += bytes;
     }
 
     /// Sends the packets that were made of a board's fragments.

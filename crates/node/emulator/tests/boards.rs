@@ -4,7 +4,9 @@ use catchment_emulator::{
     Board, Clocks, EmulatedSource, Emulator, EmulatorConfig, Faults, alpha_72,
 };
 use catchment_wire::Protocol as _;
-use catchment_wire::layouts::{Layouts, example_layouts};
+use catchment_wire::layouts::{
+    FieldKind, Layouts, Role, Variants, example_layouts, example_variants,
+};
 
 use crate::emulator::{Captured, capture};
 
@@ -194,6 +196,51 @@ fn boards_send_of_the_events_whose_groups_they_are_in() {
 
 fn alpha_layout() -> Layouts {
     catchment_wire::layouts::alpha_72()
+}
+
+#[test]
+fn a_board_with_several_layouts_sends_its_events_and_its_settings() {
+    // A second layout of events, with other lengths; one packet of 16 is of settings.
+    let [first, settings] = [0, 1].map(|index| example_variants().declared()[index].clone());
+    let mut second = first.layout().clone();
+    second.packet.fields[0].kind = FieldKind::Choose(0xb);
+    second.packet.fields[1].kind = FieldKind::Is(Role::Length { unit: 8, plus: 0 });
+    let layouts = vec![settings, first, Layouts::new(second).unwrap()];
+    let variants = Variants::new(layouts).unwrap();
+    let board = Board::of(variants.declared()).unwrap();
+    let source = |sub_event_id| EmulatedSource {
+        sub_event_id,
+        board: Some(board.clone()),
+        ..catchment_emulator::plain_board("board")
+    };
+    let captured = capture(EmulatorConfig {
+        sources: vec![source(1), source(2)],
+        events: Some(300),
+        water_mark_bytes: 4_000,
+        ..EmulatorConfig::default()
+    });
+    for (source, packets) in (0_u32..).zip(&captured.datagrams) {
+        let (mut decoder, mut parts, mut chosen) = (variants.decoder(), Vec::new(), [0; 16]);
+        let mut newest = None;
+        let mut event = 0;
+        for packet in packets {
+            parts.clear();
+            let decoded = decoder.decode(0, packet, &mut parts).expect("a packet of the source");
+            assert!(newest.is_none_or(|newest| decoded.sequence == Some(newest + 1)));
+            newest = decoded.sequence;
+            chosen[usize::from(packet[0] >> 4)] += 1;
+            assert_eq!(decoded.skipped + parts.len() as u64, 1);
+            for part in &parts {
+                event += 1;
+                assert_eq!((part.number, part.id), (event, source + 1));
+                let body = &packet[part.offset as usize + 16..];
+                let mut expected = vec![0; body.len()];
+                captured.emulator.content().fill(source, event, &mut expected);
+                assert!(body == expected, "event {event}");
+            }
+        }
+        assert_eq!([chosen[0xa], chosen[0xb], chosen[0xc]], [150, 150, 20], "{chosen:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use catchment_recorder::{MatchRule, Recorder, SourceConfig, TimeRule};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::layouts::{
     Block, ChecksumKind, Field, FieldKind, Layout, Layouts, Order, RecordValues, Recorded, Role,
-    Values, alpha_72,
+    Values, alpha_72, example_variants,
 };
 use catchment_wire::{Protocol as _, Transport, all_reasons};
 
@@ -101,6 +101,46 @@ fn declared_packets_of_a_connection_are_recorded_and_a_bad_one_ends_it() {
         for source in 0..2 {
             assert!(sources[&source] == fragment(3 + u64::from(source), key), "{source}, {key}");
         }
+    }
+}
+
+#[test]
+fn a_source_with_several_layouts_is_recorded_and_packets_of_none_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 1);
+    let (variants, address) = (example_variants(), config.sources[0].address);
+    let protocol = Arc::new(variants.clone());
+    config.sources = vec![SourceConfig { protocol, ..SourceConfig::new("digitizer", address) }];
+    let recorder = Recorder::start(config).unwrap();
+    let socket = &support::senders(&recorder)[0];
+    let [events, settings] = variants.declared() else { panic!("there are two") };
+    let packet = |layouts: &Layouts, sequence: u64, key: u64| {
+        let values = Values { sequence, key, source: 3, ..Values::default() };
+        layouts.encode(true, &values, &key.to_be_bytes(), &[]).unwrap()
+    };
+    // Every third one is of settings, and the last one of neither layout.
+    for sequence in 0..30 {
+        let layouts = if sequence % 3 == 2 { settings } else { events };
+        socket.send(&packet(layouts, sequence, sequence - sequence / 3)).unwrap();
+    }
+    let mut other = packet(events, 30, 20);
+    other[0] = 0x10;
+    socket.send(&other).unwrap();
+    let ledger = || recorder.snapshot().ledger;
+    wait_while(|| ledger().sources[0][Entry::PacketsMalformedHeader] < 1);
+    let summary = recorder.stop().unwrap();
+    let ledger = &summary.last.ledger;
+    assert!(ledger.balance().holds(), "{:?}", ledger.balance());
+    let source = &ledger.sources[0];
+    let counts = [Entry::FragmentsReceived, Entry::RecordsSkipped, Entry::PacketsMissing];
+    assert_eq!(counts.map(|entry| source[entry]), [20, 10, 0]);
+    let variant = variants.reasons().iter().position(|reason| reason.name == "variant").unwrap();
+    assert_eq!(source.reasons[variant], 1);
+    let run = Run::open(&summary.folder).unwrap();
+    let recorded = support::fragments(&run);
+    assert_eq!(recorded.len(), 20);
+    for (key, sources) in recorded {
+        assert!(sources[&0].ends_with(&key.to_be_bytes()), "{key}");
     }
 }
 

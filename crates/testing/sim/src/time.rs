@@ -12,6 +12,7 @@
 //! | `world` | the run: clock, deliveries, agents |
 //! | `model` | the rule once more, on sorted times |
 //! | `oracle` | the rules that every run must obey |
+//! | `windows` | that of windows and openers |
 //! | `losses` | those of front-ends: what they dropped, and what was late |
 
 mod front_ends;
@@ -20,6 +21,7 @@ mod model;
 mod oracle;
 mod plan;
 mod sender;
+mod windows;
 mod world;
 
 use std::ops::Range;

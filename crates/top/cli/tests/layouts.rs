@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use catchment_model::SourceId;
+use catchment_model::{Entry, SourceId};
 use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::support::{example, json, only_run, started, stderr, stdout};
@@ -92,6 +92,53 @@ fn a_packet_is_shown_field_by_field_and_what_is_left_over() {
     }
     let text = stderr(folder, &["decode", &example("minimal.toml"), "--hex", "00"], 2);
     assert!(text.contains("expected a file with [[layouts]], got none"), "{text}");
+}
+
+#[test]
+fn a_source_with_two_layouts_is_emulated_recorded_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // The example of the specification.
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/spec/layouts.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, example) = page.split_once("\n### 7.5 ").unwrap();
+    let (_, example) = example.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let source = "[[sources]]\nname = \"adc\"\naddress = \"127.0.0.1:0\"\nprotocol = \"layout\"\n\
+                  layout = [\"digitizer\", \"digitizer-settings\"]\nsub_event_id = 3\n";
+    let emulator = "[emulator]\nrate = \"2 kHz\"\nevents = 200\n";
+    let config = format!("memory.budget = \"256 MiB\"\n{source}{example}{emulator}");
+    std::fs::write(folder.join("adc.toml"), config).unwrap();
+    let arguments = ["run", "adc.toml", "--emulate", "--events", "200"];
+    let (mut child, mut lines) = started(folder, &arguments, "Recording");
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("200 complete, 0 incomplete, 200 on disk"), "{rest}");
+    let report = audit(&Run::open(only_run(folder)).unwrap()).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    // One packet of 16 is of settings.
+    assert_eq!(report.recomputed.sources[0][Entry::RecordsSkipped], 13);
+    let decode =
+        |hex, code| stdout(folder, &["decode", "adc.toml", "--source", "adc", "--hex", hex], code);
+    let text = decode("c0000004 18000011 00008000 00000010", 0);
+    for line in [
+        "layout \"digitizer\", decoded by the path: straight",
+        "layout \"digitizer-settings\", decoded by the path: general, since packets are no fragments",
+        "chosen: layout \"digitizer-settings\"",
+        "packet: bytes 0 to 15, big, skipped",
+        "accepted: 0 fragments, nothing left over",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let text = decode("b0000002 18000011", 3);
+    let expected = "refused (variant): it has no layout of its source: \"digitizer\" expected 0xa";
+    assert!(text.contains(expected), "{text}");
+    let arguments = ["decode", "adc.toml", "--source", "tdc", "--hex", "00"];
+    let text = stderr(folder, &arguments, 2);
+    assert!(text.contains("protocol = \"layout\", got \"tdc\""), "{text}");
+    let text = stderr(folder, &["decode", "adc.toml", "--hex", "00"], 2);
+    assert!(text.contains("expected --source, or --layout, one of digitizer, "), "{text}");
 }
 
 /// A capture file of datagrams of this machine, by the port and payload of each.

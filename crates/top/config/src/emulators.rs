@@ -97,9 +97,8 @@ fn emulate(
 /// The board of a source whose packets are declared. A recorder adds the source's offset to its
 /// times: its clock is as far ahead as that is negative.
 fn board(source: &SourceConfig) -> Option<Board> {
-    let layouts = source.protocol.declared()?.clone();
     let (ahead_ns, expected_in) = (source.clock.offset_ns.saturating_neg(), source.expected_in);
-    Some(Board { layouts, ahead_ns, expected_in })
+    Some(Board { ahead_ns, expected_in, ..Board::of(source.protocol.declared())? })
 }
 
 /// The boards of a configuration that says no more of them, if all of its sources are declared:

@@ -1,4 +1,4 @@
-//! Declared layouts of datagrams: `[[layouts]]`.
+//! Declared layouts: `[[layouts]]`.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use catchment_wire::Protocol as _;
 use catchment_wire::layouts::{
     Block, ChecksumKind, Field, FieldKind, Layout, Layouts, Order, Recorded, Role,
 };
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use crate::locate::{ConfigFileError, Located};
@@ -28,6 +28,10 @@ pub(crate) struct LayoutLow {
     #[serde(default)]
     record: Vec<RecordLow>,
 }
+
+/// The layout of a source, or those of which its packets have one.
+#[derive(Debug)]
+pub(crate) struct LayoutNames(pub(crate) Vec<String>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,6 +59,8 @@ struct PacketLow {
     align: Option<u32>,
     bytes: Option<Size>,
     bytes_max: Option<Size>,
+    #[serde(default)]
+    skip: bool,
     #[serde(default)]
     fields: Vec<FieldLow>,
 }
@@ -174,13 +180,14 @@ fn layout(located: &Located<'_>, path: &str, low: &LayoutLow) -> Result<Layout, 
         let paths = (0..low.len()).map(|index| format!("{path}.fields[{index}]"));
         paths.zip(low).map(|(path, low)| field(located, &path, low)).collect()
     };
-    let PacketLow { head, tail, align, bytes, bytes_max, .. } = low.packet;
+    let PacketLow { head, tail, align, bytes, bytes_max, skip, .. } = low.packet;
     let block = Block {
         head,
         tail,
         align: align.unwrap_or(1),
         bytes: bytes.map(u64::from),
         bytes_max: bytes_max.map(u64::from),
+        skip,
         fields: fields(format!("{path}.packet"), &low.packet.fields)?,
         ..Block::default()
     };
@@ -287,14 +294,13 @@ fn role(
     })
 }
 
-/// The layout that a source names, as its protocol.
+/// The layout that a source names at `key`, as its protocol.
 pub(crate) fn of_source<'a>(
     located: &Located<'_>,
-    path: &str,
+    key: &str,
     name: Option<&str>,
     all: &'a [Layouts],
 ) -> Result<&'a Layouts, ConfigFileError> {
-    let key = format!("{path}.layout");
     let found = name.and_then(|name| all.iter().find(|one| one.layout().name == name));
     let Some(layouts) = found else {
         let names: Vec<&str> = all.iter().map(|one| one.layout().name.as_str()).collect();
@@ -303,7 +309,7 @@ pub(crate) fn of_source<'a>(
             false => format!("the name of one of [[layouts]], {}", names.join(" or ")),
         };
         let got = name.map_or_else(|| "none".to_owned(), |name| format!("{name:?}"));
-        return Err(located.expected(&key, &expected, &got));
+        return Err(located.expected(key, &expected, &got));
     };
     if layouts.clock_hz().is_some() {
         return Ok(layouts);
@@ -313,7 +319,7 @@ pub(crate) fn of_source<'a>(
         let name = name.unwrap_or_default();
         let message =
             format!("expected keys of at most {NUMBER_BITS_MAX} bits, {name:?} has {bits}");
-        return Err(located.error(&key, message));
+        return Err(located.error(key, message));
     }
     Ok(layouts)
 }
@@ -352,6 +358,28 @@ impl<'de> Deserialize<'de> for OrderLow {
             }
         }
         deserializer.deserialize_any(OrderVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for LayoutNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NamesVisitor;
+        impl<'de> Visitor<'de> for NamesVisitor {
+            type Value = LayoutNames;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a layout's name, or a list of such names")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<LayoutNames, E> {
+                Ok(LayoutNames(vec![name.to_owned()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<LayoutNames, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(LayoutNames)
+            }
+        }
+        deserializer.deserialize_any(NamesVisitor)
     }
 }
 

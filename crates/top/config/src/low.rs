@@ -16,7 +16,7 @@ use serde::de::{Deserialize, Deserializer};
 
 use crate::accept::AcceptLow;
 use crate::control::{ActionLow, AlarmLow, ControlLow};
-use crate::layouts::LayoutLow;
+use crate::layouts::{LayoutLow, LayoutNames};
 use crate::links::{CodecRuleLow, LinkLow, PayloadLow};
 use crate::listen::ListenLow;
 use crate::store::StoreLow;
@@ -106,7 +106,7 @@ pub(crate) struct SourceLow {
     pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) protocol: Option<String>,
-    pub(crate) layout: Option<String>,
+    pub(crate) layout: Option<LayoutNames>,
     pub(crate) fragment_bytes_max: Option<Size>,
     pub(crate) sub_event_id: Option<u32>,
     #[serde(default)]
@@ -129,7 +129,7 @@ pub(crate) struct SourceGroupLow {
     pub(crate) address: Option<Address>,
     pub(crate) from: Option<Vec<Network>>,
     pub(crate) protocol: Option<String>,
-    pub(crate) layout: Option<String>,
+    pub(crate) layout: Option<LayoutNames>,
     pub(crate) fragment_bytes_max: Option<Size>,
     pub(crate) first_sub_event_id: Option<u32>,
     pub(crate) name: Option<String>,

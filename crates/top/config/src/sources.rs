@@ -9,11 +9,12 @@ use catchment_net::Network;
 use catchment_recorder::{ADMITTED, Listener, MatchRule, SourceClock, SourceConfig};
 use catchment_wire::event_link::EventLink;
 use catchment_wire::hadtu;
-use catchment_wire::layouts::{self, Layouts};
+use catchment_wire::layouts::{self, LayoutError, Layouts, Variants};
 use catchment_wire::trains::Trains;
 use catchment_wire::{Protocol, Transport, protocols};
 use toml_edit::{ArrayOfTables, DocumentMut, Item};
 
+use crate::layouts::LayoutNames;
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
 use crate::low::{Address, Low, SourceGroupLow, SourceLow, ViaLow};
@@ -185,7 +186,7 @@ struct Written<'a> {
     address: Option<Address>,
     from: &'a Option<Vec<Network>>,
     protocol: &'a Option<String>,
-    layout: &'a Option<String>,
+    layout: &'a Option<LayoutNames>,
     longest: Option<&'a Size>,
 }
 
@@ -262,16 +263,44 @@ fn protocol(
     })
 }
 
-/// The protocol of a declared layout.
+/// The protocol of declared layouts.
 fn declared(
     located: &Located<'_>,
     path: &str,
     written: &Written<'_>,
     inlets: &Inlets<'_>,
 ) -> Result<Arc<dyn Protocol>, ConfigFileError> {
-    let name = written.layout.as_deref();
-    let declared = crate::layouts::of_source(located, path, name, inlets.layouts)?;
-    if let (Some(bytes), Some(most)) = (declared.bytes_max(), written.longest)
+    let key = format!("{path}.layout");
+    let named: Vec<(String, Option<&str>)> = match written.layout.as_ref().map(|names| &*names.0) {
+        None => vec![(key.clone(), None)],
+        Some([only]) => vec![(key.clone(), Some(only.as_str()))],
+        Some(names) => {
+            let names = names.iter().map(String::as_str).enumerate();
+            names.map(|(index, name)| (format!("{key}[{index}]"), Some(name))).collect()
+        }
+    };
+    let layout = |named| layout(located, path, named, written.longest, inlets);
+    let mut all = named.iter().map(layout).collect::<Result<Vec<Layouts>, _>>()?;
+    if all.len() == 1 && !all[0].layout().packet.skip {
+        return Ok(Arc::new(all.remove(0)));
+    }
+    let wrong = |error: LayoutError| located.error(&format!("{key}{}", error.key), error.message);
+    Ok(Arc::new(Variants::new(all).map_err(wrong)?))
+}
+
+/// A declared layout that a source names at a key.
+fn layout(
+    located: &Located<'_>,
+    path: &str,
+    (key, name): &(String, Option<&str>),
+    longest: Option<&Size>,
+    inlets: &Inlets<'_>,
+) -> Result<Layouts, ConfigFileError> {
+    let declared = crate::layouts::of_source(located, key, *name, inlets.layouts)?;
+    if declared.layout().packet.skip {
+        return Ok(declared.clone());
+    }
+    if let (Some(bytes), Some(most)) = (declared.bytes_max(), longest)
         && bytes > most.0
     {
         let expected = format!("at least the bytes_max of its layout, {bytes}");
@@ -279,13 +308,13 @@ fn declared(
         return Err(located.expected(&key, &expected, &most.0.to_string()));
     }
     if !inlets.by_time {
-        return Ok(Arc::new(declared.clone()));
+        return Ok(declared.clone());
     }
     let lacks = |what: &str| {
         let got = format!("{:?}, and build.match is \"time\"", name.unwrap_or_default());
-        located.expected(&format!("{path}.layout"), &format!("a layout with {what}"), &got)
+        located.expected(key, &format!("a layout with {what}"), &got)
     };
-    Ok(Arc::new(declared.by_time().map_err(lacks)?))
+    declared.by_time().map_err(lacks)
 }
 
 /// The first of some sources' ids, which count up: only fragments of `hadtu`, and of layouts that

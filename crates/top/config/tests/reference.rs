@@ -247,6 +247,9 @@ fn with(path: &str, value: Option<&str>) -> String {
         let offsets = "[{ sources = \"a\", offset = \"3 ns\" }]";
         document["build"]["time"]["offsets"] = offsets.parse::<Item>().unwrap();
     }
+    if (path, value) == ("layouts[].packet.skip", Some("true")) {
+        document["layouts"][0].as_table_like_mut().unwrap().remove("record");
+    }
     if path == "run.stream" {
         document["run"]["id"] = toml_edit::value("6b0e62e5b1f64c2c9a4a6f2a1d3c7e90");
     }

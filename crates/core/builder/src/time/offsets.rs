@@ -33,7 +33,7 @@ pub struct Offsets {
 pub struct Suggested {
     /// By source: what is to be added to its `time_offset`; none where no peak stands out.
     pub changes_ns: Vec<Option<i64>>,
-    /// By source: how far it is beyond the window of most events, if it is.
+    /// By source: how far it is from the reference, if that is beyond the window of most events.
     pub beyond_ns: Vec<Option<i64>>,
     /// The window in which 99.9 % of each source's fragments are then; none if there is none.
     pub window_ns: Option<u64>,
@@ -97,6 +97,11 @@ impl Offsets {
         Some((at(first), at(last + 1)))
     }
 
+    /// The mean offset, if a peak stands out.
+    fn peak_ns(&self) -> Option<i64> {
+        self.mean_ns().filter(|_| self.has_peak())
+    }
+
     /// Whether a peak stands out of what coincidences by chance make: by five standard deviations.
     fn has_peak(&self) -> bool {
         let flat = self.count / self.reached + 1;
@@ -105,32 +110,36 @@ impl Offsets {
         above.saturating_mul(above) > 25 * flat
     }
 
-    /// What the offsets of all sources suggest: relative to the earliest of those that open events,
-    /// so that a single opener is the reference.
-    ///
-    /// A source that is beyond the window of most events is brought to where most sources are.
+    /// What the offsets of all sources suggest, relative to the *reference*: the only source that
+    /// opens events, or of several the earliest one among those that are where most sources are.
     pub fn suggest(all: &[Self]) -> Suggested {
-        let far: Vec<Option<i64>> = all.iter().map(|one| one.beyond.peak_ns()).collect();
-        let center_ns = center(all.iter().zip(&far).filter_map(|(one, far)| match far {
-            None if !one.has_peak() => None,
-            far => Some(far.unwrap_or(0)),
-        }));
-        // How far it is from most: most of them may be far from the one that was the measure.
-        let beyond = |(one, far): (&Self, &Option<i64>)| {
-            let away_ns = far.unwrap_or(0).saturating_sub(center_ns);
-            let is_known = far.is_some() || one.has_peak();
-            let width_ns = one.reached * one.bin_ns;
-            (is_known && away_ns.unsigned_abs() > width_ns).then_some(away_ns)
+        let near: Vec<Option<i64>> = all.iter().map(Self::peak_ns).collect();
+        // From the events of the measure, in which a far source is not.
+        let far = all.iter().map(|one| one.beyond.peak_ns());
+        let places: Vec<Option<i64>> = far.zip(&near).map(|(far, near)| far.or(*near)).collect();
+        let openers = || (0..all.len()).filter(|&index| all[index].opens);
+        let only = openers().next().filter(|_| openers().count() == 1);
+        // Most sources may be far from the one that was the measure.
+        let most_ns = only.and_then(|only| places[only]);
+        let most_ns = most_ns.unwrap_or_else(|| center(places.iter().flatten().copied()));
+        let is_beyond = |index: usize| {
+            let width_ns = all[index].reached * all[index].bin_ns;
+            places[index].is_some_and(|ns| ns.saturating_sub(most_ns).unsigned_abs() > width_ns)
         };
-        let beyond_ns: Vec<Option<i64>> = all.iter().zip(&far).map(beyond).collect();
+        let with_most = openers().filter(|&index| near[index].is_some() && !is_beyond(index));
+        let reference = with_most.min_by_key(|&index| near[index]);
+        let reference_ns = reference.and_then(|index| near[index]).unwrap_or(0);
+        let reference_place_ns = reference.and_then(|index| places[index]).unwrap_or(most_ns);
+        let beyond = |index: usize| {
+            let place_ns = places[index].filter(|_| is_beyond(index))?;
+            Some(place_ns.saturating_sub(reference_place_ns))
+        };
+        let beyond_ns: Vec<Option<i64>> = (0..all.len()).map(beyond).collect();
+        let change = |(near, beyond): (&Option<i64>, &Option<i64>)| match beyond {
+            Some(away_ns) => Some(away_ns.saturating_neg()),
+            None => Some(reference_ns.saturating_sub((*near)?)),
+        };
         let peak = |one: &&Self| one.has_peak();
-        let near = all.iter().zip(&beyond_ns).filter(|(_, beyond)| beyond.is_none());
-        let openers = near.map(|(one, _)| one).filter(|one| one.opens).filter(peak);
-        let reference_ns = openers.filter_map(Self::mean_ns).min().unwrap_or(0);
-        let change = |(one, beyond): (&Self, &Option<i64>)| {
-            let near_ns = || one.mean_ns().filter(|_| one.has_peak());
-            Some(reference_ns.saturating_sub(beyond.or_else(near_ns)?))
-        };
         let around = |one: &Self| {
             let (mean_ns, (low_ns, high_ns)) = (one.mean_ns()?, one.range_ns(1)?);
             Some((mean_ns - low_ns, high_ns - mean_ns))
@@ -140,7 +149,7 @@ impl Offsets {
         let above_ns = spans().map(|(_, above_ns)| above_ns).max();
         let window_ns = below_ns.zip(above_ns).map(|(below_ns, above_ns)| below_ns + above_ns);
         Suggested {
-            changes_ns: all.iter().zip(&beyond_ns).map(change).collect(),
+            changes_ns: near.iter().zip(&beyond_ns).map(change).collect(),
             beyond_ns,
             window_ns: window_ns.and_then(|ns| u64::try_from(ns).ok()),
         }
@@ -228,6 +237,36 @@ mod tests {
         let suggested = Offsets::suggest(&all);
         assert_eq!(suggested.beyond_ns, [Some(-50_000_000), None, None, None]);
         assert_eq!(suggested.changes_ns, [Some(50_000_000), Some(0), Some(0), Some(0)]);
+        // The only one that opens events is the reference, wherever the others are.
+        all[1..].iter_mut().for_each(|one| one.opens = false);
+        let suggested = Offsets::suggest(&all);
+        let far = |ns: i64| [None, Some(ns), Some(ns), Some(ns)];
+        assert_eq!(suggested.beyond_ns, far(50_000_000));
+        assert_eq!(suggested.changes_ns[0], Some(0));
+        assert_eq!(suggested.changes_ns[1..], far(-50_000_000)[1..]);
+    }
+
+    #[test]
+    fn a_far_source_is_brought_to_the_reference_whichever_source_was_the_measure() {
+        // The second is 24 ns behind the first, the third 300 us.
+        let places_ns = [0, 24, 300_000];
+        for measure in [0, 2] {
+            let mut all = vec![offsets(10_000, 0); 3];
+            let is_far = |index: usize| (index == 2) != (measure == 2);
+            for (index, one) in all.iter_mut().enumerate() {
+                let own_ns = if index == 2 { 0 } else { places_ns[index] };
+                (0..100).for_each(|_| one.add(own_ns));
+                for event in (0..100).map(|event| 1_000_000_000 * event) {
+                    let ns = event + places_ns[index] - places_ns[measure];
+                    let nearest =
+                        [Some(ns).filter(|ns| *ns < event), Some(ns).filter(|ns| *ns > event)];
+                    one.beyond.look((event, event, event + 9), is_far(index).then_some(nearest));
+                }
+            }
+            let suggested = Offsets::suggest(&all);
+            assert_eq!(suggested.beyond_ns, [None, None, Some(300_000)], "{measure}");
+            assert_eq!(suggested.changes_ns, [Some(0), Some(-24), Some(-300_000)], "{measure}");
+        }
     }
 
     #[test]

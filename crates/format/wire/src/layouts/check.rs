@@ -94,17 +94,9 @@ fn check_stream(layout: &Layout) -> Result<(), LayoutError> {
 /// Every kind of record can be chosen, and is read from one end.
 fn check_variants(layout: &Layout) -> Result<(), LayoutError> {
     let records = &layout.records;
-    let choice = |block: &Block| {
-        let chosen = block.fields.iter().filter(|field| matches!(field.kind, FieldKind::Choose(_)));
-        chosen.copied().collect::<Vec<Field>>()
-    };
     for (later, block) in records.iter().enumerate() {
         for (before, other) in records[..later].iter().enumerate() {
-            let why = match choice(other) {
-                none if none.is_empty() => "no choose",
-                same if same == choice(block) => "the same choose",
-                _ => continue,
-            };
+            let Some(why) = hides(other, block) else { continue };
             let [block, other] =
                 [(later, block), (before, other)].map(|(index, one)| label(index, one));
             let message = format!("{block} can never be chosen: {other} has {why}");
@@ -113,7 +105,7 @@ fn check_variants(layout: &Layout) -> Result<(), LayoutError> {
     }
     let in_tail = |block: &Block| block.with("length").any(|field| field.at < 0);
     if let Some(index) = records.iter().position(in_tail) {
-        let is_alone = records.len() == 1 && choice(&records[0]).is_empty();
+        let is_alone = records.len() == 1 && records[0].choice().is_empty();
         if !is_alone || layout.packet.has("count") {
             let got = match records.len() {
                 1 => "choose or count".to_owned(),
@@ -127,6 +119,15 @@ fn check_variants(layout: &Layout) -> Result<(), LayoutError> {
     Ok(())
 }
 
+/// Why a block that is tried later is never chosen, if the one before hides it.
+pub(super) fn hides(before: &Block, later: &Block) -> Option<&'static str> {
+    match before.choice() {
+        none if none.is_empty() => Some("no choose"),
+        same if same == later.choice() => Some("the same choose"),
+        _ => None,
+    }
+}
+
 /// `record 2 "filler"`, numbered as people count.
 pub(super) fn label(index: usize, block: &Block) -> String {
     match block.name.as_str() {
@@ -138,6 +139,9 @@ pub(super) fn label(index: usize, block: &Block) -> String {
 /// Every fragment has a key, or every one a time, all of as many bits.
 fn check_keys(layout: &Layout) -> Result<(), LayoutError> {
     let Layout { packet, records, .. } = layout;
+    if packet.skip {
+        return Ok(());
+    }
     let mut kinds: Vec<&Block> = records.iter().filter(|one| !one.skip).collect();
     if records.is_empty() {
         kinds.push(packet);
@@ -213,8 +217,8 @@ impl BlockCheck<'_> {
             let most = format!("blocks of at most a packet's {longest} bytes");
             return expected(&key("bytes"), most, least);
         }
-        if *skip && !self.is_record {
-            return expected(&key("skip"), "it in a record", "it in the packet");
+        if *skip && !self.is_record && !self.layout.records.is_empty() {
+            return expected(&key("skip"), "it in a record, or a packet without records", "it");
         }
         if fields.len() > FIELDS_MAX {
             return expected(&key("fields"), format!("at most {FIELDS_MAX} fields"), fields.len());
@@ -283,9 +287,9 @@ impl BlockCheck<'_> {
             return refuse(format!("{path}.{name}"), message);
         }
         match name {
-            "choose" if !self.is_record => expected(
+            "choose" if !self.is_record && self.layout.is_stream => expected(
                 &format!("{path}.choose"),
-                "it in a record: a source has one layout",
+                "it in a record: a source of a stream has one layout",
                 "it in the packet",
             ),
             "choose" if field.at < 0 => {

@@ -44,8 +44,10 @@ pub(super) struct Loads {
     pub(super) slots: [Load; SLOTS],
     /// Further parts of values.
     pub(super) parts: Box<[(usize, Load)]>,
-    /// Constants of head and tail, and those that choose.
+    /// Constants of head and tail.
     pub(super) constants: Box<[Constant]>,
+    /// Those that select a record, or the layout of a packet. Those of a packet are among its
+    /// constants, too: it is none of another layout.
     pub(super) choose: Box<[Constant]>,
     pub(super) each: Box<[Each]>,
 }
@@ -307,11 +309,11 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 impl Compiled {
     /// With times in place of keys, if they are matched by time.
     pub(super) fn new(layout: &Layout, by_time: bool) -> Self {
-        let records: Box<[Blueprint]> =
-            layout.records.iter().map(|one| Blueprint::new(one, by_time)).collect();
+        let of_record = |one| Blueprint::new(one, false, by_time);
+        let records: Box<[Blueprint]> = layout.records.iter().map(of_record).collect();
         let from_end =
             layout.records.iter().any(|one| one.with("length").any(|field| field.at < 0));
-        let packet = Blueprint::new(&layout.packet, by_time);
+        let packet = Blueprint::new(&layout.packet, true, by_time);
         let records_body = layout.recorded == super::Recorded::Body;
         let order = layout.order;
         Self { order, packet, records, from_end, records_body }
@@ -323,7 +325,7 @@ impl Blueprint {
         self.loads[0].slots[slot::GROUPS].is_present()
     }
 
-    fn new(block: &Block, by_time: bool) -> Self {
+    fn new(block: &Block, is_packet: bool, by_time: bool) -> Self {
         let least = block.bytes_min() as usize;
         let (unit, plus) = match block.with("length").next().and_then(Field::role) {
             Some(Role::Length { unit, plus }) => (unit, plus),
@@ -349,6 +351,14 @@ impl Blueprint {
             }
             _ => None,
         });
+        let loads = |is_big| {
+            let mut loads = Loads::new(block, is_big, least, by_time);
+            if is_packet {
+                let all = loads.constants.iter().chain(&loads.choose).copied().collect();
+                loads.constants = Constant::joined(all);
+            }
+            loads
+        };
         Self {
             head: block.head as usize,
             tail: block.tail as usize,
@@ -363,7 +373,7 @@ impl Blueprint {
             part_units: part_unit("position").zip(part_unit("total")).map(<[_; 2]>::from),
             ticks_end: rate.unwrap_or(u64::MAX),
             seconds_hz: rate.filter(|_| by_time).unwrap_or(0),
-            loads: [false, true].map(|is_big| Loads::new(block, is_big, least, by_time)),
+            loads: [false, true].map(loads),
             checksums: sums.collect(),
         }
     }

@@ -66,7 +66,7 @@ pub struct Block {
     pub bytes: Option<u64>,
     /// The most bytes of the whole block.
     pub bytes_max: Option<u64>,
-    /// Whether such a record is no fragment.
+    /// Whether such a record, or such a packet without records, is no fragment.
     pub skip: bool,
     /// Its fields.
     pub fields: Vec<Field>,
@@ -107,7 +107,8 @@ pub enum FieldKind {
     Is(Role),
     /// A constant that must hold.
     Equals(u64),
-    /// A constant that selects its kind of record.
+    /// A constant that selects its kind of record, or in a packet its layout among those of its
+    /// source.
     Choose(u64),
     /// A constant that must hold in every word of the body.
     Each(u64),
@@ -257,6 +258,12 @@ impl Block {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.with(name).next().is_some()
+    }
+
+    /// The fields by which it is chosen.
+    pub(super) fn choice(&self) -> Vec<Field> {
+        let chooses = |field: &&Field| matches!(field.kind, FieldKind::Choose(_));
+        self.fields.iter().filter(chooses).copied().collect()
     }
 
     /// Whether a checksum covers all of it, but for that itself.

@@ -10,6 +10,8 @@ use super::{Layouts, REASONS};
 /// What a datagram was understood as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
+    /// The layout's name; empty if no layout of its source fits.
+    pub layout: String,
     /// A line for each block, and for each field in it.
     pub lines: Vec<String>,
     /// Bytes of the datagram that are in no accepted block and no padding: of a refused one, those
@@ -68,7 +70,8 @@ impl Layouts {
         let fragments = if refused.is_none() { parts.len() } else { 0 };
         let reason = |fault: &Fault| REASONS[fault.kind as usize].name;
         let refused = refused.map(|fault| (reason(&fault), self.sentence(&fault, bytes)));
-        Description { lines: watch.lines, left_over, fragments, refused }
+        let layout = self.layout.name.clone();
+        Description { layout, lines: watch.lines, left_over, fragments, refused }
     }
 
     /// Why a datagram is refused, in a sentence.
@@ -98,7 +101,13 @@ impl Layouts {
             FaultKind::Order => {
                 format!("no byte order, or both, fits the word that tells it: {block}")
             }
-            FaultKind::Constant => format!("{block}: {}", self.wrong_constant(bytes)),
+            FaultKind::Constant => {
+                let wrong = self.wrong(bytes, |kind| match kind {
+                    FieldKind::Equals(value) | FieldKind::Choose(value) => Some(value),
+                    _ => None,
+                });
+                format!("{block}: {wrong}")
+            }
             FaultKind::Range => format!("{block}: expected fewer ticks than a second has"),
             FaultKind::Checksum => format!("{block}: its checksum is not that of its bytes"),
             FaultKind::Record => {
@@ -114,14 +123,19 @@ impl Layouts {
         }
     }
 
-    /// The first constant of the packet that does not hold.
-    fn wrong_constant(&self, bytes: &[u8]) -> String {
-        let fields = self.layout.packet.fields.iter();
-        let constants = fields.filter_map(|field| match field.kind {
-            FieldKind::Equals(value) => Some((field, value)),
+    /// Why the packet has another layout of its source: the first `choose` that does not hold.
+    pub(super) fn not_chosen(&self, bytes: &[u8]) -> String {
+        let wrong = self.wrong(bytes, |kind| match kind {
+            FieldKind::Choose(value) => Some(value),
             _ => None,
         });
-        for (field, expected) in constants {
+        format!("{:?} {wrong}", self.layout.name)
+    }
+
+    /// The first of some constants of the packet that does not hold.
+    fn wrong(&self, bytes: &[u8], constant: impl Fn(FieldKind) -> Option<u64>) -> String {
+        let fields = self.layout.packet.fields.iter();
+        for (field, expected) in fields.filter_map(|one| Some((one, constant(one.kind)?))) {
             let found = [false, true].map(|is_big| value(field, bytes, is_big));
             if !found.contains(&expected) {
                 let got = found[usize::from(self.layout.order == super::Order::Big)];

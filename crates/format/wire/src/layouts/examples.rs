@@ -1,7 +1,7 @@
 //! The declarations of the specification's examples, for tests, fuzzing and benches.
 
-use super::Layouts;
 use super::declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Recorded, Role};
+use super::{Layouts, Variants};
 
 /// Layouts of four kinds of boards: hadtu's packets, tagged words behind a crate controller,
 /// White Rabbit times in a batcher, and a board with a clock.
@@ -16,6 +16,17 @@ pub fn example_layouts() -> [Layouts; 4] {
 /// Never: the layout is right.
 pub fn alpha_72() -> Layouts {
     Layouts::new(alpha()).expect("it is right")
+}
+
+/// A source with two layouts: a digitizer's events, and its settings.
+///
+/// # Panics
+/// Never: the layouts are right.
+#[doc(hidden)]
+pub fn example_variants() -> Variants {
+    let layouts = [digitizer(false), digitizer(true)];
+    let layouts = layouts.map(|layout| Layouts::new(layout).expect("it is right"));
+    Variants::new(layouts.into()).expect("they are those of one source")
 }
 
 fn is(at: i64, width: u32, role: Role) -> Field {
@@ -171,5 +182,32 @@ fn alpha() -> Layout {
         packet,
         records: Vec::new(),
         recorded,
+    }
+}
+
+fn digitizer(is_settings: bool) -> Layout {
+    let (name, head, choice) = match is_settings {
+        false => ("digitizer", 16, 0xa),
+        true => ("digitizer-settings", 8, 0xc),
+    };
+    let mut fields = vec![
+        bits(constant(0, 4, FieldKind::Choose(choice)), 28, 31),
+        bits(is(0, 4, Role::Length { unit: 4, plus: 0 }), 0, 27),
+        bits(is(4, 4, Role::Sequence), 0, 15),
+    ];
+    if !is_settings {
+        fields.extend([
+            bits(is(4, 4, Role::Source), 27, 31),
+            bits(is(8, 4, Role::Key), 0, 23),
+            is(12, 4, Role::Time { rate_hz: Some(125_000_000) }),
+        ]);
+    }
+    Layout {
+        name: name.into(),
+        is_stream: false,
+        order: Order::Big,
+        packet: Block { head, skip: is_settings, fields, ..Block::default() },
+        records: Vec::new(),
+        recorded: Recorded::Whole,
     }
 }

@@ -166,14 +166,17 @@ impl Straight {
             return Err("lengths stand in tails");
         }
         let mut blocks = std::iter::once(packet).chain(records.iter());
-        let mut loads = blocks.clone().flat_map(|block| &block.loads);
+        let loads = blocks.clone().flat_map(|block| &block.loads);
         match () {
             () if records.len() > 1 => return Err("there are several kinds of records"),
             () if loads.clone().any(|one| !one.parts.is_empty()) => {
                 return Err("a value has several parts");
             }
             () if loads.clone().any(|one| !one.each.is_empty()) => return Err("there is each"),
-            () if loads.any(|one| !one.choose.is_empty()) => return Err("there is choose"),
+            () if records.iter().any(|one| !one.loads[0].choose.is_empty()) => {
+                return Err("there is choose");
+            }
+            () if packet.skip => return Err("packets are no fragments"),
             () if blocks.clone().any(|block| block.ticks_end != u64::MAX) => {
                 return Err("there are seconds");
             }

@@ -143,6 +143,10 @@ impl Compiled {
         let has_sequence = loads.slots[slot::SEQUENCE].is_present();
         let mut accepted =
             Accepted { sequence: has_sequence.then(|| value(slot::SEQUENCE)), skipped: 0 };
+        if packet.skip {
+            accepted.skipped = 1;
+            return Ok(accepted);
+        }
         if self.records.is_empty() {
             let part = self.part(packet, (0, order), extent, common);
             let part = packet.placed(part, loads, bytes);

@@ -4,7 +4,7 @@
 //!    The ledger balances for each source, and its counts are those of the files.
 //! 2. No event has fragments whose times, as their clocks said them, are farther apart than the
 //!    window allows, and each has an anchor and as many openers as the rule asks for, one less
-//!    where a board may flood.
+//!    while a board may be known to flood (`windows.rs`).
 //! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`),
 //!    with their keys and in their order.
 //! 4. Where most sources are honest, their events among themselves are those of the model without
@@ -25,7 +25,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use catchment_builder::{SourceRole, TimeConfig, Unmatched, WindowKind};
+use catchment_builder::{SourceRole, TimeConfig, Unmatched};
 use catchment_model::{Entry, EventFlags};
 
 use super::front_ends::{self, TimeLog};
@@ -95,7 +95,7 @@ pub fn rows(outcome: &Outcome<'_>) -> String {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) key: u64,
-    flags: EventFlags,
+    pub(super) flags: EventFlags,
     pub(super) members: Vec<Id>,
 }
 
@@ -272,82 +272,6 @@ impl<'a> Check<'a> {
         faults.has(Fault::Starve) || faults.has(Fault::Freeze)
     }
 
-    /// Events are no longer than the rule says.
-    fn windows(&self) -> Result<(), String> {
-        for row in &self.rows {
-            self.window(row).map_err(|why| format!("row {}: {why}", row.key))?;
-        }
-        Ok(())
-    }
-
-    fn window(&self, row: &Row) -> Result<(), String> {
-        let fragments_max = self.rule.fragments_max;
-        let is_incomplete = row.flags.contains(EventFlags::INCOMPLETE);
-        if row.is_alone() {
-            let is_right = row.members.len() == 1 && !is_incomplete;
-            return if is_right { Ok(()) } else { Err("more than one, or incomplete".to_owned()) };
-        }
-        let named = self.named(row);
-        let is_there = |source: usize| row.members.iter().any(|id| id.0 == source);
-        let is_missing = |source: usize| {
-            self.role(source) == SourceRole::Required
-                && is_expected(self.expected_in[source], named)
-                && !is_there(source)
-        };
-        if (0..self.honest.len()).any(is_missing) != is_incomplete {
-            return Err(format!("incomplete is {is_incomplete}"));
-        }
-        let not_expected = |id: &&Id| !is_expected(self.expected_in[id.0], named);
-        if let Some(id) = row.members.iter().find(not_expected) {
-            return Err(format!("{id:?} was not expected"));
-        }
-        let mut counts = vec![0; self.honest.len()];
-        row.members.iter().for_each(|id| counts[id.0] += 1);
-        if let Some(source) = counts.iter().position(|&count| count > fragments_max) {
-            return Err(format!("{} fragments of source {source}", counts[source]));
-        }
-        let Some(times) = self.times(row) else { return Ok(()) };
-        // One that floods opens no event, and is not one of those that an event needs.
-        let spans = |floods| self.spans(&times, floods);
-        match (spans(None), self.outcome.plan.flood) {
-            (Err(_), Some(flood)) => spans(Some(flood.source)),
-            (span, _) => span,
-        }
-    }
-
-    /// Whether an event with these times is no longer than the rule says, and has enough openers,
-    /// if one floods.
-    fn spans(&self, times: &[(Id, i128)], floods: Option<usize>) -> Result<(), String> {
-        let &TimeConfig { window_ns, span_ns_max, before_ns, coincidence, .. } = &self.rule;
-        let sources = 0..self.honest.len();
-        let may_open = |source: usize| self.rule.opens(source) && Some(source) != floods;
-        let coincidence = (coincidence as usize).min(sources.filter(|&one| may_open(one)).count());
-        let opening = || times.iter().filter(|(id, _)| may_open(id.0));
-        let mut openers: Vec<i128> = opening().map(|(_, ns)| *ns).collect();
-        openers.sort_unstable();
-        let Some(&anchor_ns) = openers.first() else { return Err("without an anchor".to_owned()) };
-        let opened: BTreeSet<usize> = opening().map(|(id, _)| id.0).collect();
-        if opened.len() < coincidence {
-            return Err(format!("{} openers", opened.len()));
-        }
-        let [window_ns, span_ns, before_ns] = [window_ns, span_ns_max, before_ns].map(i128::from);
-        let mut end_ns = anchor_ns + window_ns;
-        if self.rule.kind == WindowKind::Gap {
-            for &ns in openers.iter().filter(|&&ns| ns <= anchor_ns + span_ns) {
-                if ns <= end_ns {
-                    end_ns = end_ns.max(ns + window_ns);
-                }
-            }
-            end_ns = end_ns.min(anchor_ns + span_ns);
-        }
-        // Where a clock went on in another cycle, a rounding.
-        let in_window = anchor_ns - before_ns - 1..=end_ns + 1;
-        match times.iter().find(|(_, ns)| !in_window.contains(ns)) {
-            Some((id, ns)) => Err(format!("{id:?} is {} ns from the anchor", ns - anchor_ns)),
-            None => Ok(()),
-        }
-    }
-
     /// Whether it is unknown how the times of these sources compare: their cycles differ, and are
     /// short, at least of those that say in which cycle the others are. A clock that lies may have
     /// put them all into a later one, unless an honest board has a longer cycle: the longest one
@@ -377,7 +301,7 @@ impl<'a> Check<'a> {
 
     /// The times of a row's fragments, each in the cycle of its clock that is nearest to that of
     /// the longest cycle. None where their cycles are not known.
-    fn times(&self, row: &Row) -> Option<Vec<(Id, i128)>> {
+    pub(super) fn times(&self, row: &Row) -> Option<Vec<(Id, i128)>> {
         if self.are_of_unknown_cycles(row.members.iter().map(|id| id.0), |_| true) {
             return None;
         }

@@ -24,7 +24,7 @@ pub struct Sent {
     /// Its bytes in files.
     pub recorded: Vec<u8>,
     /// Since the run's begin.
-    at_ns: u64,
+    pub at_ns: u64,
     record: Vec<u8>,
 }
 

@@ -6,9 +6,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use catchment_config::High;
 use catchment_console::{Exit, Out, UsageError};
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
-use catchment_wire::layouts::{Description, Layouts};
+use catchment_wire::Protocol as _;
+use catchment_wire::layouts::{Description, Layouts, Variants};
 use serde_json::json;
 
 use crate::captures::{Captured, Captures};
@@ -30,12 +32,45 @@ pub(crate) struct Arguments {
     /// The layout, where the file has several
     #[arg(long, value_name = "NAME")]
     layout: Option<String>,
+    /// The source whose packet it is, of whatever layout of the source's
+    #[arg(long, value_name = "NAME", conflicts_with = "layout")]
+    source: Option<String>,
+}
+
+/// By what packets are understood.
+enum By {
+    Layout(Box<Layouts>),
+    /// The layouts of a source that has several.
+    Source(Variants),
+}
+
+impl By {
+    fn describe(&self, bytes: &[u8]) -> Description {
+        match self {
+            Self::Layout(layouts) => layouts.describe(bytes),
+            Self::Source(variants) => variants.describe(bytes),
+        }
+    }
+
+    fn layouts(&self) -> &[Layouts] {
+        match self {
+            Self::Layout(layouts) => layouts.declared(),
+            Self::Source(variants) => variants.declared(),
+        }
+    }
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let high = catchment_config::load(&arguments.config)?;
-    let layouts = chosen(&high.layouts, arguments.layout.as_deref())?;
-    if !out.json {
+    let by = match &arguments.source {
+        None => {
+            let layouts = chosen(&high.layouts, arguments.layout.as_deref())?;
+            By::Layout(Box::new(layouts.clone()))
+        }
+        Some(name) => of_source(&high, name)?,
+    };
+    let is_said = !out.json;
+    for layouts in by.layouts().iter().filter(|_| is_said) {
         let path = match layouts.general() {
             None => "straight".to_owned(),
             Some(why) => format!("general, since {why}"),
@@ -43,21 +78,16 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         out.say(format_args!("layout {:?}, decoded by the path: {path}", layouts.layout().name))?;
     }
     if let (Some(path), Some(port)) = (&arguments.pcap, arguments.port) {
-        return decode_capture(layouts, path, port, out);
+        return decode_capture(&by, path, port, out);
     }
     let bytes = bytes_of(&arguments.hex.unwrap_or_default()).map_err(UsageError)?;
-    let description = layouts.describe(&bytes);
-    show(layouts, &description, bytes.len(), out)?;
+    let description = by.describe(&bytes);
+    show(&by, &description, bytes.len(), out)?;
     Ok(if description.refused.is_none() { Exit::Done } else { Exit::Loss })
 }
 
 /// Shows the datagrams of a capture file to a port, and their numbers at the end.
-fn decode_capture(
-    layouts: &Layouts,
-    path: &Path,
-    port: u16,
-    out: &mut Out,
-) -> anyhow::Result<Exit> {
+fn decode_capture(by: &By, path: &Path, port: u16, out: &mut Out) -> anyhow::Result<Exit> {
     let named = || path.display().to_string();
     let file = File::open(path).with_context(named)?;
     let mut captures = Captures::new(file).with_context(named)?;
@@ -69,11 +99,11 @@ fn decode_capture(
         packet += 1;
         let why = match captured {
             Captured::Datagram { port: to, payload } if to == port => {
-                let description = layouts.describe(&payload);
+                let description = by.describe(&payload);
                 if !out.json {
                     out.say(format_args!("packet {number} of the file"))?;
                 }
-                show(layouts, &description, payload.len(), out)?;
+                show(by, &description, payload.len(), out)?;
                 match description.refused {
                     None => accepted += 1,
                     Some((reason, _)) => *refused.entry(reason).or_default() += 1,
@@ -113,17 +143,12 @@ fn decode_capture(
     Ok(if is_whole { Exit::Done } else { Exit::Loss })
 }
 
-fn show(
-    layouts: &Layouts,
-    description: &Description,
-    bytes: usize,
-    out: &mut Out,
-) -> anyhow::Result<()> {
-    let Description { lines, left_over, fragments, refused } = description;
+fn show(by: &By, description: &Description, bytes: usize, out: &mut Out) -> anyhow::Result<()> {
+    let Description { layout, lines, left_over, fragments, refused } = description;
     if out.json {
         let (reason, why) = refused.clone().unzip();
         out.object(&json!({
-            "layout": layouts.layout().name,
+            "layout": layout,
             "lines": lines,
             "fragments": fragments,
             "left_over_bytes": left_over,
@@ -131,6 +156,9 @@ fn show(
             "why": why,
         }))?;
         return Ok(());
+    }
+    if matches!(by, By::Source(_)) && !layout.is_empty() {
+        out.say(format_args!("chosen: layout {layout:?}"))?;
     }
     for line in lines {
         out.say(line)?;
@@ -154,7 +182,25 @@ fn chosen<'a>(all: &'a [Layouts], name: Option<&str>) -> Result<&'a Layouts, Usa
         (_, name) => all.iter().find(|one| Some(one.layout().name.as_str()) == name),
     };
     let got = || name.map_or_else(|| "none".to_owned(), |name| format!("{name:?}"));
-    found.ok_or_else(|| UsageError(format!("expected --layout, one of {names}, got {}", got())))
+    let expected = format!("expected --source, or --layout, one of {names}");
+    found.ok_or_else(|| UsageError(format!("{expected}, got {}", got())))
+}
+
+/// The layouts of a source of a configuration.
+fn of_source(high: &High, name: &str) -> Result<By, UsageError> {
+    let sources = &high.recorder.sources;
+    let source = sources.iter().find(|source| source.name == name);
+    let declared = source.map_or(&[][..], |source| source.protocol.declared());
+    match declared {
+        [] => {
+            let expected = "expected --source, the name of one with protocol = \"layout\"";
+            Err(UsageError(format!("{expected}, got {name:?}")))
+        }
+        [only] => Ok(By::Layout(Box::new(only.clone()))),
+        all => Variants::new(all.to_vec())
+            .map(By::Source)
+            .map_err(|error| UsageError(error.to_string())),
+    }
 }
 
 /// The bytes, or what is wrong with the digits.

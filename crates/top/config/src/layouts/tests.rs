@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use catchment_wire::layouts::{Layouts, example_layouts};
+use catchment_wire::layouts::{Layouts, example_layouts, example_variants};
 use catchment_wire::{PartFlags, Protocol};
 
 use crate::{ConfigFileError, High, check};
@@ -28,6 +28,58 @@ fn a_declared_layout_is_the_protocol_of_its_sources() {
         trb.layout(),
         "the example is that of the specification"
     );
+}
+
+#[test]
+fn a_source_may_have_several_layouts_and_each_error_names_its_key() {
+    let source = |layouts: &str, more: &str| {
+        let packet = |name: &str, choice: u32, rest: &str| {
+            format!(
+                "[[layouts]]\nname = \"{name}\"\npacket = {{ head = 12, {rest}fields = [\
+                 {{ choose = {choice}, at = 0 }}, {{ is = \"key\", at = 4 }}, \
+                 {{ is = \"time\", at = 8, rate = \"1 MHz\" }}] }}\n"
+            )
+        };
+        let plain = "[[layouts]]\nname = \"plain\"\npacket = { head = 8, \
+                     fields = [{ choose = 7, at = 0 }, { is = \"key\", at = 4 }] }\n";
+        let settings = packet("settings", 3, "skip = true, ");
+        let text = format!(
+            "{more}[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\nprotocol = \"layout\"\n\
+             layout = {layouts}\n{}{}{settings}{plain}",
+            packet("x", 1, ""),
+            packet("y", 2, ""),
+        );
+        check(Path::new("run.toml"), &text)
+    };
+    let by_time = "build = { match = \"time\", time = { window = \"1 us\" } }\n";
+    let high = source("[\"x\", \"y\", \"settings\"]", "").unwrap();
+    let protocol = &high.recorder.sources[0].protocol;
+    assert_eq!((protocol.declared().len(), protocol.number_bits()), (3, 32));
+    let timed = source("[\"x\", \"settings\", \"y\"]", by_time).unwrap();
+    assert_eq!(timed.recorder.sources[0].protocol.clock_hz(), Some(1_000_000));
+    assert_eq!(source("[\"y\"]", "").unwrap().recorder.sources[0].protocol.declared().len(), 1);
+    let names = "the name of one of [[layouts]], x or y or settings or plain";
+    for (layouts, more, expected) in [
+        ("[]", "", "layout: expected a layout with fragments, got none".to_owned()),
+        ("\"settings\"", "", "layout: expected a layout with fragments, got none".to_owned()),
+        ("[\"x\", \"z\"]", "", format!("layout[1]: expected {names}, got \"z\"")),
+        (
+            "[\"x\", \"y\", \"x\"]",
+            "",
+            "layout[2]: \"x\" can never be chosen: \"x\" has the same choose".to_owned(),
+        ),
+        (
+            "[\"x\", \"plain\"]",
+            by_time,
+            "layout[1]: expected a layout with a time of as many bits in every fragment".to_owned(),
+        ),
+    ] {
+        let error = source(layouts, more).unwrap_err().to_string();
+        assert!(error.contains(&format!(": sources[0].{expected}")), "{error}");
+        assert!(error.starts_with("run.toml:"), "{error}");
+    }
+    let error = source("7", "").unwrap_err().to_string();
+    assert!(error.contains("a layout's name, or a list of such names"), "{error}");
 }
 
 #[test]
@@ -106,13 +158,13 @@ fn a_layout_that_cannot_be_is_refused_with_the_place_and_the_key() {
 }
 
 /// What the packet of some hexadecimal digits holds, as the specification shows it.
-fn shown(layouts: &Layouts, hex: &str) -> String {
+fn shown(protocol: &dyn Protocol, hex: &str) -> String {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
     let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     let packet: Vec<u8> = digits.chunks_exact(2).map(digit).collect();
     let mut parts = Vec::new();
-    let decoded = layouts.decoder().decode(0, &packet, &mut parts).unwrap();
-    let number = if layouts.layout().has_keys() { "key" } else { "time" };
+    let decoded = protocol.decoder().decode(0, &packet, &mut parts).unwrap();
+    let number = if protocol.clock_hz().is_none() { "key" } else { "time" };
     let mut text = String::new();
     for part in &parts {
         text +=
@@ -146,29 +198,32 @@ fn the_examples_of_the_specification_are_read_as_it_says() {
         rest.split_once("```\n").unwrap().0.to_owned()
     };
     let examples: Vec<&str> = examples.split("\n### ").skip(1).collect();
-    assert_eq!(examples.len(), example_layouts().len());
-    for (example, expected) in examples.into_iter().zip(example_layouts()) {
-        let name = &expected.layout().name;
-        let by_time = match expected.layout().has_keys() {
+    let expected = example_layouts().map(|one| vec![one]).into_iter();
+    let expected: Vec<_> = expected.chain([example_variants().declared().to_vec()]).collect();
+    assert_eq!(examples.len(), expected.len());
+    for (example, expected) in examples.into_iter().zip(expected) {
+        let names: Vec<&str> = expected.iter().map(|one| one.layout().name.as_str()).collect();
+        let by_time = match expected[0].layout().has_keys() {
             true => "",
             false => "build = { match = \"time\", time = { window = \"1 us\" } }\n",
         };
         let source = format!(
             "{by_time}[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\nprotocol = \"layout\"\n\
-             layout = {name:?}\n"
+             layout = {names:?}\n"
         );
         let high = check(Path::new("run.toml"), &(source + &fenced(example, "toml"))).unwrap();
-        assert_eq!(high.layouts[0].layout(), expected.layout());
+        assert!(high.layouts.iter().map(Layouts::layout).eq(expected.iter().map(Layouts::layout)));
+        let protocol = &*high.recorder.sources[0].protocol;
         let (text, mut hex, mut read) = (fenced(example, "text"), String::new(), String::new());
         for line in text.lines() {
             if line.starts_with("->") && !hex.is_empty() {
-                read += &format!("{hex}{}", shown(&high.layouts[0], &hex));
+                read += &format!("{hex}{}", shown(protocol, &hex));
                 hex.clear();
             }
             if !line.starts_with("->") {
                 hex += &format!("{line}\n");
             }
         }
-        assert_eq!(read, text, "{name}");
+        assert_eq!(read, text, "{names:?}");
     }
 }
