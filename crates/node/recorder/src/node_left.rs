@@ -10,10 +10,9 @@
 //! Of several nodes, or beside another target, the run does not go on yet: what one has and another
 //! one lacks would have to be sent from here.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use catchment_agent::Entropy as _;
+use catchment_agent::{Dial, Entropy as _};
 use catchment_frame::{FileHeader, FileReader, FrameError, Positions, Superseded};
 use catchment_model::{Entry, Ledger, RunId};
 use catchment_net::Dialer;
@@ -23,14 +22,14 @@ use catchment_storage::{Resumable, ResumedPlace};
 use catchment_telemetry::Clock;
 
 use crate::config::RecorderConfig;
+use crate::node_asking::{Answer, Asking};
 use crate::recorder::{RecorderError, system};
-use crate::store_feed::Held;
-use crate::store_link::{Happened, StoreLink};
+use crate::store_link::StoreLink;
 use crate::target_config::{NodeConfig, Place, TargetConfig, Variant};
 
 /// A storage node that can be asked for an interrupted run.
-pub(crate) struct AskedNode<'a> {
-    node: &'a NodeConfig,
+pub(crate) struct AskedNode {
+    node: NodeConfig,
     run: RunId,
     /// Of the run's folder at the node.
     name: String,
@@ -52,14 +51,14 @@ pub(crate) struct NodeLeft {
     of_stream: LeftOfStream,
 }
 
-impl<'a> AskedNode<'a> {
+impl AskedNode {
     /// The storage node that has all of a run of that name; none if the run has folders alone.
     ///
     /// # Errors
     /// Others have a part of it.
     pub(crate) fn of(
         config: &RecorderConfig,
-        targets: &'a [TargetConfig],
+        targets: &[TargetConfig],
         name: &str,
     ) -> Result<Option<Self>, RecorderError> {
         let refused = |why| Err(RecorderError::NodeTarget { name: name.to_owned(), why });
@@ -77,7 +76,8 @@ impl<'a> AskedNode<'a> {
             _ => return refused("several storage nodes share its frames"),
         }
         let Some(run) = config.run_id else { return refused("its identity is not known") };
-        let (stream, variant) = (config.stream, Variant::of(config)[0].number);
+        let (node, stream) = (node.clone(), config.stream);
+        let variant = Variant::of(config)[0].number;
         let name = NodeConfig::stream_name(name, variant);
         Ok(Some(Self { node, run, name, stream, variant }))
     }
@@ -92,22 +92,46 @@ impl<'a> AskedNode<'a> {
             let (name, address) = (self.name.clone(), address.clone());
             RecorderError::NodeLeft { name, address, why, may_pass }
         };
-        let mut link = self.link().map_err(|error| failed((error.to_string(), true)))?;
-        let of_stream = answer(&mut link).map_err(failed)?;
-        let session = &link.session;
+        let link = self.dial().map_err(|error| failed((error.to_string(), true)))?;
+        let mut asking = Asking::new(link);
+        let of_stream = answer(&mut asking).map_err(failed)?;
+        self.read(of_stream, &asking.link.session).map_err(failed)
+    }
+
+    /// Reads what the node has said in that session.
+    ///
+    /// # Errors
+    /// The run cannot go on with that, and whether it can later.
+    pub(crate) fn read(
+        &self,
+        of_stream: LeftOfStream,
+        session: &StreamSession,
+    ) -> Result<NodeLeft, (String, bool)> {
         let left = NodeLeft::read(of_stream, session.next(), session.generation());
-        let left = left.map_err(|why| failed((why, false)))?;
+        let left = left.map_err(|why| (why, false))?;
         let of = (left.header.run, left.header.stream, left.header.variant);
         match of == (self.run, self.stream, self.variant) {
             true => Ok(left),
-            false => Err(failed(("it describes another stream".to_owned(), false))),
+            false => Err(("it describes another stream".to_owned(), false)),
         }
     }
 
-    fn link(&self) -> Result<StoreLink, RecorderError> {
+    fn dial(&self) -> Result<StoreLink, RecorderError> {
         let failed = |error| system("the storage link")(error);
         let mut random = SystemEntropy;
         let mut bits = || random.random_u64().map_err(system("random bits"));
+        let peer = self.node.peers().map_err(failed)?.swap_remove(0);
+        let dialer = Dialer::new(peer).map_err(failed)?;
+        self.link(Box::new(dialer), (bits()?.max(1), bits()?))
+    }
+
+    /// A link over these connections, with a session of that number, which asks.
+    pub(crate) fn link(
+        &self,
+        dial: Box<dyn Dial>,
+        (session, seed): (u64, u64),
+    ) -> Result<StoreLink, RecorderError> {
+        let failed = |error| system("the storage link")(error);
         let config = StreamConfig {
             name: self.name.clone(),
             program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -119,47 +143,23 @@ impl<'a> AskedNode<'a> {
             first: 0,
             is_dealt: false,
         };
-        let session = StreamSession::new(config, bits()?.max(1), bits()?);
+        let session = StreamSession::new(config, session, seed);
         let mut session = session.map_err(|reason| failed(std::io::Error::other(reason)))?;
         session.ask();
-        let peer = self.node.peers().map_err(failed)?.swap_remove(0);
-        let dialer = Dialer::new(peer).map_err(failed)?;
-        Ok(StoreLink::new(Box::new(dialer), session, self.node.addresses[0].clone()))
+        Ok(StoreLink::new(dial, session, self.node.addresses[0].clone()))
     }
 }
 
-/// Asks over a link until there is an answer and the session has ended.
-///
-/// # Errors
-/// Why there is none, and whether there may be one later.
-fn answer(link: &mut StoreLink) -> Result<LeftOfStream, (String, bool)> {
+/// Asks until there is an answer and the session has ended.
+fn answer(asking: &mut Asking) -> Answer {
     let (clock, until) = (Clock::start(), Instant::now() + ASK_WITHIN);
-    let (mut left, mut why, nothing) = (None, None, VecDeque::<Held>::new());
     loop {
-        let now_ns = clock.now_ns();
-        let mut moved = link.receive(now_ns);
-        why = link.take_trouble().or(why);
-        if link.attached().is_some() {
-            link.go_on(0);
-        }
-        let (written, happened) = link.act();
-        moved += written + link.send(&nothing, None);
-        match happened {
-            Some(Happened::Away(reason)) => why = reason.or(why),
-            // It is not the reason of a session that has its answer.
-            Some(Happened::Ended(reason)) => {
-                let none = || reason.unwrap_or_else(|| "it has ended the session".to_owned());
-                return left.ok_or_else(|| (none(), false));
-            }
-            None => {}
-        }
-        left = left.or_else(|| link.session.take_left());
-        if left.is_some() {
-            link.session.finish();
+        let (moved, answer) = asking.work(clock.now_ns());
+        if let Some(answer) = answer {
+            return answer;
         }
         if Instant::now() >= until {
-            let none = || why.unwrap_or_else(|| "it has not answered".to_owned());
-            return left.ok_or_else(|| (none(), true));
+            return asking.give_up();
         }
         if moved == 0 {
             std::thread::sleep(ASK_POLL);

@@ -25,6 +25,8 @@ struct MemoryFile {
     unsynced: Vec<Unsynced>,
     /// Whether the file itself is there after a crash.
     is_named: bool,
+    /// Whether it was ended, and that was reported.
+    is_ended: bool,
     /// Where the blocks end that were allocated ahead, and read as zeros.
     allocated_bytes: u64,
     /// What all cuts by others have left of it.
@@ -64,6 +66,14 @@ impl MemoryFiles {
         let files = self.0.lock();
         let files = files.iter().filter(|(path, _)| path.starts_with(folder));
         files.map(|(_, file)| file.end().max(file.allocated_bytes)).sum()
+    }
+
+    /// The files that were not ended, and of which something was written and not made durable: a
+    /// power cut may take a part of it.
+    pub fn unsynced(&self) -> Vec<PathBuf> {
+        let files = self.0.lock();
+        let is_open = |file: &MemoryFile| !file.is_ended && !file.unsynced.is_empty();
+        files.iter().filter(|(_, file)| is_open(file)).map(|(path, _)| path.clone()).collect()
     }
 
     /// The power fails: of what no sync covered, each write is kept whole, lost whole, or kept by
@@ -196,6 +206,13 @@ impl MemoryFiles {
         if let Some(file) = self.0.lock().get_mut(path) {
             file.durable.resize(bytes as usize, 0);
             file.allocated_bytes = 0;
+        }
+    }
+
+    /// Somebody was told that it has ended.
+    pub(crate) fn ended(&self, path: &Path) {
+        if let Some(file) = self.0.lock().get_mut(path) {
+            file.is_ended = true;
         }
     }
 

@@ -448,7 +448,11 @@ impl MemoryStore {
             FileEnd::Cut(bytes) => self.files.cut(path, bytes),
             FileEnd::Delete => self.files.remove(path),
         }
-        if sync_failed { Err(failed("an earlier sync")) } else { Ok(()) }
+        if sync_failed {
+            return Err(failed("an earlier sync"));
+        }
+        self.files.ended(path);
+        Ok(())
     }
 
     /// What is there of an open file, of which so many bytes were written.

@@ -14,6 +14,7 @@
 //! | [`naive`] | a sender written from the specification, which does odd things |
 //! | [`peer`] | a sender's end of a session, of either kind |
 //! | [`wires`] | the connections of front-ends |
+//! | `skew` | front-ends whose sources share connections: what their order cost |
 //! | `strangers` | senders with keys of another kind, in place of front-ends that are away |
 //! | [`logs`] | what was put into the logs of sessions, and what was told of it |
 //! | [`conductor`] | run control, and what operators ask of it |
@@ -65,6 +66,7 @@ mod resume;
 pub mod schedule;
 pub mod sessions;
 pub mod shrink;
+mod skew;
 pub mod stores;
 mod strangers;
 mod streams;

@@ -206,6 +206,14 @@ impl Peer {
         }
     }
 
+    /// How many data connections it has.
+    pub fn data_connections(&self) -> usize {
+        match self {
+            Self::Client(session) => session.data_connections().into(),
+            Self::Naive(naive) => naive.data_connections(),
+        }
+    }
+
     /// Why it is not connected.
     pub fn why_away(&self) -> String {
         match self {

@@ -199,6 +199,8 @@ impl Plan {
         add_targets(&case, (stores.len(), disks), &mut config);
         add_links(&case, &links, &mut config);
         select(&case, &mut config);
+        config.access.skew_bytes =
+            senders.first().map_or(0, |sender| sender.skew.granted_bytes_max);
         let goes_on = goes_on(&case, &senders, &config);
         let control = conductor::draw(&case, &mut senders);
         // Until it is started.

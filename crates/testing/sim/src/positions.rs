@@ -230,7 +230,6 @@ impl Check<'_> {
             return Ok(());
         }
         let is_slow = self.outcome.plan.case.faults.slow_disk();
-        let has_lost_power = life.has_crashed && !life.was_killed;
         let mut newest: BTreeMap<(usize, u16, u64), u64> = BTreeMap::new();
         for file in &self.recorded.files {
             let mut own = BTreeMap::new();
@@ -242,7 +241,8 @@ impl Check<'_> {
             newest.extend(&own);
             // A power cut may leave the table and take a part of it, or a frame that it lists.
             let is_whole = |toc: &&WalkedToc| {
-                let is_torn = has_lost_power && !file.damage(&toc.frame).is_empty();
+                let is_torn =
+                    life.unsynced.contains(&file.path) && !file.damage(&toc.frame).is_empty();
                 toc.frames == file.frames.len() as u64 && !is_torn
             };
             let Some(toc) = file.toc.as_ref().filter(is_whole) else { continue };

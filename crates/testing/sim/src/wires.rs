@@ -574,6 +574,10 @@ impl Wire {
         while let Ok(Some(message)) = session::parse(&self.passed[used..], self.messages, CONTROL) {
             used += message.used;
             self.messages = self.messages.wrapping_add(1);
+            if let Ok(Some(Control::Welcome(welcome))) = Control::read(&message) {
+                front_end.check_skew(welcome.skew_bytes);
+                continue;
+            }
             let session = front_end.sessions.last_mut().expect("a session");
             if let Ok(Some(Control::Command(command, ..))) = Control::read(&message) {
                 if let Err(why) = session.commanded(now_ns, life, &command) {

@@ -595,7 +595,7 @@ impl World<'_> {
         let what = if of_power { "the power fails" } else { "the recorder is killed" };
         self.trace.push(now_ns, Event::Fault(what.to_owned()));
         let Recorder { observer, slots, assembly, mut life, .. } = recorder;
-        (life.last, life.has_crashed, life.was_killed) = (observer.snapshot(), true, !of_power);
+        life.dies(observer.snapshot(), of_power.then_some(&self.files));
         self.lives.push(life);
         self.streams.reset();
         for (front_end, wires) in &mut self.front_ends {
