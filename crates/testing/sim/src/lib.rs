@@ -30,6 +30,7 @@
 //! | `catalogue` | the catalogue of runs, compared with the recorders and their files |
 //! | [`recorded`] | the contents of the files, compared with what was sent |
 //! | `resume` | what a recorder that died leaves to one that goes on |
+//! | `samples` | packets of links over sessions, compared with the samples in the files |
 //! | [`oracle`] | the rules that every run must obey |
 //! | [`readers`] | the results of repair, audit and verify |
 //! | [`time`] | runs whose events are built by time, with clocks that lie, and their own oracle |
@@ -63,6 +64,7 @@ pub mod readers;
 pub mod recorded;
 pub mod recorder;
 mod resume;
+mod samples;
 pub mod schedule;
 pub mod sessions;
 pub mod shrink;

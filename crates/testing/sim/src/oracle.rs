@@ -320,7 +320,10 @@ impl<'a> Check<'a> {
     /// Every packet that arrived was counted.
     fn packets(&self) -> Result<(), String> {
         let plan = &self.outcome.plan;
-        let waits = |source: usize| plan.sources.get(source).is_some_and(SourcePlan::waits);
+        let waits = |source: usize| match plan.sources.get(source) {
+            Some(source) => source.waits(),
+            None => plan.sender_of_link(source).is_some(),
+        };
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
             let (arrived, dropped) = self.life.arrived[source];
             // How far a connection was read before it ended is not known.

@@ -7,11 +7,12 @@ use catchment_builder::SourceRole;
 use catchment_fixtures::Random;
 use catchment_recorder::{FrontEnd as Shown, Report, Scalar};
 use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
+use catchment_wire::channel_link::PACKET_BYTES_MAX;
 use catchment_wire::event_link::{CommandKind, KeyKind};
-use catchment_wire::session::{AnswerKind, Release};
+use catchment_wire::session::{AnswerKind, Release, Service};
 
 use crate::case::Case;
-use crate::detector::SentFragment;
+use crate::detector::{Packet, SentFragment};
 use crate::fault::Fault;
 use crate::logs::{ItemKind, Session};
 use crate::naive::{LogConfig, Naive};
@@ -47,6 +48,8 @@ pub struct SenderPlan {
     pub manners: Option<Manners>,
     /// How it orders the sources that share a connection.
     pub skew: SkewPlan,
+    /// Whether it delivers a link, and no sources of events.
+    pub is_channels: bool,
 }
 
 /// How far the sources of a connection are out of order.
@@ -176,6 +179,7 @@ pub fn draw(case: &Case) -> Drawn {
             reports: reports.chance(500),
             manners: None,
             skew,
+            is_channels: false,
         });
         // Where widths differ, or keys wrap, the lower ones go first.
         let has_order = is_wide || drawn.senders[sender].is_naive && skew.is_kept;
@@ -222,18 +226,24 @@ impl SenderPlan {
 
     /// The configuration of its session.
     fn config(&self, sources: &[SourcePlan]) -> SenderConfig {
+        let (name, buffer_bytes) = (self.name.clone(), Some(self.ring_bytes));
+        if self.is_channels {
+            let fragment_bytes_max = PACKET_BYTES_MAX as u64;
+            let link = SourceConfig { fragment_bytes_max, buffer_bytes, ..SourceConfig::default() };
+            let (service, sources) = (Service::Channels, vec![link]);
+            return SenderConfig { name, service, sources, ..SenderConfig::default() };
+        }
         let of = |(log, &source): (u32, &usize)| SourceConfig {
             name: self.log_name(log),
             fragment_bytes_max: sources[source].payload_bytes_max.max(1),
             key_kind: sources[source].log.map_or(KeyKind::Number, |log| log.key_kind),
             key_bits: sources[source].log.map_or(64, |log| log.key_bits),
-            buffer_bytes: Some(self.ring_bytes),
+            buffer_bytes,
             marks: self.marks,
             ..SourceConfig::default()
         };
         let sources = (0..).zip(&self.sources).map(of).collect();
-        let (name, release, has_callbacks) =
-            (self.name.clone(), self.release, self.manners.is_some());
+        let (release, has_callbacks) = (self.release, self.manners.is_some());
         let skew_bytes = self.skew.asked_bytes;
         SenderConfig { name, sources, release, skew_bytes, has_callbacks, ..SenderConfig::default() }
     }
@@ -272,6 +282,7 @@ pub enum Reaction {
 enum Waiting {
     Fragment { fragment: SentFragment, key: u64, bytes: Vec<u8> },
     Renumber(u64),
+    Packet { slice: u64, part: usize, bytes: Vec<u8> },
 }
 
 /// A fragment that has gone into a log of a source.
@@ -383,6 +394,13 @@ impl FrontEnd {
         self.waiting[log].push_back(Waiting::Renumber(key));
     }
 
+    /// Has the packets of a slice of its link. Heartbeats are its client's.
+    pub fn packets(&mut self, slice: u64, packets: Vec<Packet>) {
+        let samples = packets.into_iter().enumerate().filter(|(_, packet)| !packet.is_heartbeat());
+        let packet = |(part, packet): (_, Packet)| Waiting::Packet { slice, part, bytes: packet.bytes };
+        self.waiting[0].extend(samples.map(packet));
+    }
+
     /// Promises that no lower key of a source follows, unless something waits for room that may.
     /// Says whether it is idle.
     pub fn promise(&mut self, log: usize, key: u64, is_idle: bool) {
@@ -420,6 +438,13 @@ impl FrontEnd {
     /// Puts one thing into a log.
     fn put(&mut self, log: usize, item: &Waiting, index: usize) -> Put {
         match *item {
+            Waiting::Packet { slice, part, ref bytes } => {
+                let put = self.peer.push_packet(bytes);
+                if put == Put::Done {
+                    self.session().logs[log].add(1, ItemKind::Packet { slice, part });
+                }
+                put
+            }
             Waiting::Renumber(key) => {
                 let put = self.peer.renumber(log, key);
                 if put == Put::Done {

@@ -420,7 +420,7 @@ impl Wires {
                     passed.bytes[0] += count as u64;
                     let record = front_end.sessions.last().expect("a session");
                     let came = |source, what| recorder.came_whole(source, what, now_ns);
-                    if matches!(connection, Connection::Data(_)) {
+                    if matches!(connection, Connection::Data(_)) && !front_end.plan.is_channels {
                         wire.look_at(&piece[..count], record, came);
                     }
                 }

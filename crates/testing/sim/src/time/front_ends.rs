@@ -118,6 +118,7 @@ fn sender(case: &Case, number: usize, are_together: bool) -> SenderPlan {
         manners: None,
         // None is granted where events are built by time.
         skew: SkewPlan::default(),
+        is_channels: false,
     }
 }
 
