@@ -58,7 +58,7 @@ impl Asking {
 
     /// What came of it until now.
     pub(crate) fn give_up(&mut self) -> Answer {
-        let none = || self.why.take().unwrap_or_else(|| "it has not answered".to_owned());
+        let mut none = || self.why.take().unwrap_or_else(|| "it has not answered".to_owned());
         self.left.take().ok_or_else(|| (none(), true))
     }
 }
@@ -90,8 +90,8 @@ impl NodeQuestion {
         Ok(Self { asked, name: name.to_owned(), asking })
     }
 
-    /// Does what is due. Returns how the run goes on, once the node has said it; or why it does not,
-    /// and whether it may later.
+    /// Does what is due. Returns how the run goes on, once the node has said it; or why it does
+    /// not, and whether it may later.
     pub fn work(&mut self, now_ns: u64) -> Option<Result<Resumable, (String, bool)>> {
         let (_, answer) = self.asking.work(now_ns);
         let session = &self.asking.link.session;

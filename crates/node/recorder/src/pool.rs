@@ -120,13 +120,9 @@ pub(crate) enum Space {
 }
 
 /// The bytes of a chunk of a pool of `bytes` for so many lanes.
-pub(crate) fn chunk_bytes_of(
-    bytes: u64,
-    chunk_sizes: RangeInclusive<usize>,
-    lane_count: usize,
-) -> usize {
-    let wanted = bytes / (lane_count as u64 * 16).max(1);
-    let (least, most) = chunk_sizes.into_inner();
+pub(crate) fn chunk_bytes_of(bytes: u64, sizes: RangeInclusive<usize>, lanes: usize) -> usize {
+    let wanted = bytes / (lanes as u64 * 16).max(1);
+    let (least, most) = sizes.into_inner();
     if wanted >= most as u64 { most } else { least }
 }
 

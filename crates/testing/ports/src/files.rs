@@ -200,19 +200,12 @@ impl MemoryFiles {
         }
     }
 
-    /// Cuts a file, and makes it durable.
-    pub(crate) fn cut(&self, path: &Path, bytes: u64) {
+    /// Cuts a file, and makes it durable: it has ended, if that is told to its writer.
+    pub(crate) fn cut(&self, path: &Path, bytes: u64, is_told: bool) {
         self.sync(path, u64::MAX);
         if let Some(file) = self.0.lock().get_mut(path) {
             file.durable.resize(bytes as usize, 0);
-            file.allocated_bytes = 0;
-        }
-    }
-
-    /// Somebody was told that it has ended.
-    pub(crate) fn ended(&self, path: &Path) {
-        if let Some(file) = self.0.lock().get_mut(path) {
-            file.is_ended = true;
+            (file.allocated_bytes, file.is_ended) = (0, is_told);
         }
     }
 

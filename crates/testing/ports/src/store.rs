@@ -445,14 +445,10 @@ impl MemoryStore {
         let sync_failed = self.open[index].sync_failed;
         let path = &self.open[index].path;
         match end {
-            FileEnd::Cut(bytes) => self.files.cut(path, bytes),
+            FileEnd::Cut(bytes) => self.files.cut(path, bytes, !sync_failed),
             FileEnd::Delete => self.files.remove(path),
         }
-        if sync_failed {
-            return Err(failed("an earlier sync"));
-        }
-        self.files.ended(path);
-        Ok(())
+        if sync_failed { Err(failed("an earlier sync")) } else { Ok(()) }
     }
 
     /// What is there of an open file, of which so many bytes were written.

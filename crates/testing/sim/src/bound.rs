@@ -121,9 +121,7 @@ fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
     let set_aside = if outcome.plan.config.access.skew_bytes > 0 { 4 } else { u64::MAX };
     let was_spent = |name: &str| {
         let fill = life.last.fills.iter().find(|fill| fill.name == name);
-        fill.is_some_and(|fill| {
-            fill.highest + longest + fill.capacity / set_aside >= fill.capacity
-        })
+        fill.is_some_and(|fill| fill.highest + longest + fill.capacity / set_aside >= fill.capacity)
     };
     // What a connection waits with when the run ends is discarded, too: it waits for its share.
     let sources = life.last.ledger.sources.iter().enumerate();

@@ -561,7 +561,8 @@ impl Naive {
             (0..logs.len()).filter(|&at| own(&logs[at]) && logs[at].next < logs[at].made).collect();
         let keeps = self.skew.is_kept && logs.iter().filter(|log| own(log)).count() > 1;
         if keeps {
-            let own: Vec<(usize, &Log)> = logs.iter().enumerate().filter(|(_, log)| own(log)).collect();
+            let own: Vec<(usize, &Log)> =
+                logs.iter().enumerate().filter(|(_, log)| own(log)).collect();
             unsent.retain(|&log| order.allows((log, self.skew_bytes), &own));
         }
         let is_due = now_ns >= of.message_ns + PING_NS;

@@ -200,8 +200,6 @@ impl Plan {
         add_targets(&case, (stores.len(), disks), &mut config);
         add_links(&case, &links, &mut config);
         select(&case, &mut config);
-        config.access.skew_bytes =
-            senders.first().map_or(0, |sender| sender.skew.granted_bytes_max);
         let goes_on = goes_on(&case, &senders, &config);
         let control = conductor::draw(&case, &mut senders);
         senders.extend(links::senders(&case, &links, &config));
@@ -376,7 +374,8 @@ fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
         };
         let channels = plan.channels.iter().enumerate().map(channel).collect();
         let slice_ns = plan.slice_ns;
-        let link = LinkConfig { slice_ns, ..LinkConfig::new(format!("l{index}"), address, channels) };
+        let link =
+            LinkConfig { slice_ns, ..LinkConfig::new(format!("l{index}"), address, channels) };
         match plan.is_session {
             true => LinkConfig {
                 address: SocketAddr::from(([127, 0, 0, 1], 7_200 + index as u16)),
@@ -615,6 +614,7 @@ fn config(
     };
     let mut config =
         RecorderConfig::new("".into(), sources.iter().enumerate().map(source).collect());
+    config.access.skew_bytes = senders.first().map_or(0, |one| one.skew.granted_bytes_max);
     config.receive.threads = 1 + chance.index(3);
     // Several packets of a source arrive within a time-out, as the horizon's rule requires.
     let batch = sources.iter().map(|source| source.batch).max().unwrap_or(1);

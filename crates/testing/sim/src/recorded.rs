@@ -48,7 +48,10 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
             continue;
         }
         match walk(&bytes) {
-            Ok(Some(file)) => recorded.files.push(WalkedFile { path, ..file }),
+            Ok(Some(mut file)) => {
+                file.path = path;
+                recorded.files.push(file);
+            }
             Ok(None) => {}
             Err(why) => recorded.damage.push(format!("{}: {why}", path.display())),
         }

@@ -55,11 +55,19 @@ pub struct SenderPlan {
 /// How far the sources of a connection are out of order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SkewPlan {
-    /// For how many bytes a front-end asks, and how many its recorder's listener grants at most.
+    /// For how many bytes a front-end asks.
     pub asked_bytes: u64,
+    /// How many its recorder's listener grants at most.
     pub granted_bytes_max: u64,
     /// Whether it keeps to what is granted, as clients do.
     pub is_kept: bool,
+}
+
+impl SkewPlan {
+    fn draw(chance: &mut Random, granted_bytes_max: u64) -> Self {
+        let asked_bytes = [64 << 10, 512 << 10, 4 << 20][chance.index(3)];
+        Self { asked_bytes, granted_bytes_max, is_kept: chance.chance(600) }
+    }
 }
 
 /// What a front-end does with commands, of a thousand each; it does the others soon.
@@ -139,11 +147,7 @@ pub fn draw(case: &Case) -> Drawn {
         let is_wide = is_wide && sender == 0;
         let logs = (1 + chance.index(3)).min(sources_max - drawn.sources.len());
         let logs = if is_wide { SOURCES_WIDE - 2 + logs } else { logs };
-        let skew = SkewPlan {
-            asked_bytes: [64 << 10, 512 << 10, 4 << 20][skews.index(3)],
-            granted_bytes_max,
-            is_kept: skews.chance(600),
-        };
+        let skew = SkewPlan::draw(&mut skews, granted_bytes_max);
         drawn.sources.extend((0..logs as u32).map(|log| SourcePlan {
             in_parts: true,
             in_stream: false,
@@ -245,7 +249,14 @@ impl SenderPlan {
         let sources = (0..).zip(&self.sources).map(of).collect();
         let (release, has_callbacks) = (self.release, self.manners.is_some());
         let skew_bytes = self.skew.asked_bytes;
-        SenderConfig { name, sources, release, skew_bytes, has_callbacks, ..SenderConfig::default() }
+        SenderConfig {
+            name,
+            sources,
+            release,
+            skew_bytes,
+            has_callbacks,
+            ..SenderConfig::default()
+        }
     }
 }
 
@@ -397,7 +408,8 @@ impl FrontEnd {
     /// Has the packets of a slice of its link. Heartbeats are its client's.
     pub fn packets(&mut self, slice: u64, packets: Vec<Packet>) {
         let samples = packets.into_iter().enumerate().filter(|(_, packet)| !packet.is_heartbeat());
-        let packet = |(part, packet): (_, Packet)| Waiting::Packet { slice, part, bytes: packet.bytes };
+        let packet =
+            |(part, packet): (_, Packet)| Waiting::Packet { slice, part, bytes: packet.bytes };
         self.waiting[0].extend(samples.map(packet));
     }
 
@@ -556,8 +568,7 @@ fn peer(plan: &SenderPlan, config: &SenderConfig, number: u64, chance: &mut Rand
         return Peer::Client(Box::new(session.expect("a configuration of a sender")));
     }
     let of = (number, config.name.as_str());
-    let mut naive =
-        Naive::new(of, &logs(config), (config.release, plan.skew), Random::new(seed));
+    let mut naive = Naive::new(of, &logs(config), (config.release, plan.skew), Random::new(seed));
     (naive.answers_commands, naive.marks_runs) = (plan.manners.is_some(), plan.marks);
     naive.reports = plan.reports;
     Peer::Naive(Box::new(naive))

@@ -150,7 +150,8 @@ fn a_skew_that_memory_does_not_hold_is_told_with_both_figures() {
         [(17, 0, Some("4.19 MB")), (17, 1 << 30, None), (32, 1 << 30, Some("4.19 MB"))]
     {
         let lowered = with(sources, 16 << 20, memory_bytes);
-        let expected = granted.map(|bytes| format!("listen.skew_bytes: {bytes} instead of 16.8 MB"));
+        let expected =
+            granted.map(|bytes| format!("listen.skew_bytes: {bytes} instead of 16.8 MB"));
         assert_eq!(lowered.is_some(), expected.is_some(), "{sources}: {lowered:?}");
         let begins = |text: &String| lowered.as_ref().is_some_and(|one| one.starts_with(text));
         assert!(expected.as_ref().is_none_or(begins), "{sources}: {lowered:?}");
@@ -177,7 +178,8 @@ fn two_events_must_fit_beside_what_is_set_aside_for_front_ends() {
     assert!((20 << 20..32 << 20).contains(&beside), "{beside}");
     // No more than a quarter of the chunks is set aside.
     config.access.skew_bytes = 1 << 30;
-    assert_eq!(config.two_events_bytes_min(), without.div_ceil(3) * 4);
+    let least = config.two_events_bytes_min();
+    assert!(least.abs_diff(without / 3 * 4) <= 4, "{least} with {without}");
     config.memory_bytes = config.memory_bytes_min() - 8;
     let refused = config.check_values().unwrap_err().to_string();
     assert!(refused.contains("two events of the longest fragments and the skew"), "{refused}");

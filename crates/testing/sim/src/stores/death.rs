@@ -88,7 +88,9 @@ impl World<'_> {
         let durable = self.network.told()[0].durable;
         let (sequence, epoch) = (from.sequence, from.epoch);
         if sequence < durable {
-            return Err(format!("goes on with frame {sequence}, those below {durable} are durable"));
+            return Err(format!(
+                "goes on with frame {sequence}, those below {durable} are durable"
+            ));
         }
         check_left(&self.nodes[0], from)?;
         let words = format!("another recorder goes on with frame {sequence} in epoch {epoch}");

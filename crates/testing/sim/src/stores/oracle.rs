@@ -207,12 +207,22 @@ fn check_reader(outcome: &Outcome<'_>, stored: &Stored) -> Result<(), String> {
     let is_repaired = outcome.nodes.iter().any(|node| node.is_unrepaired);
     let numbers = check_frames(&of_nodes, stored, is_repaired)?;
     let target = &outcome.life.last.targets[outcome.plan.target];
-    let may_be_lost = is_repaired
-        || outcome.life.has_crashed
-        || matches!(target.state, State::Fault { .. });
+    let may_be_lost =
+        is_repaired || !has_end(outcome)? || matches!(target.state, State::Fault { .. });
     check_audit(&of_nodes, &target.ledger, may_be_lost)
         .map_err(|why| format!("{why}, of frames {numbers:?}"))?;
     Ok(())
+}
+
+/// Whether a file says that the run has ended: none does if its recorder died and no other one
+/// followed, or one that had no frame more.
+fn has_end(outcome: &Outcome<'_>) -> Result<bool, String> {
+    let mut has_end = outcome.life.deaths == 0 && !outcome.life.has_crashed;
+    for node in &outcome.nodes {
+        let mut all = walked(&node.files)?.into_iter();
+        has_end |= all.any(|(_, file)| file.toc.is_some_and(|toc| toc.run_ended()));
+    }
+    Ok(has_end)
 }
 
 fn read(folders: &[PathBuf]) -> Result<Run, String> {

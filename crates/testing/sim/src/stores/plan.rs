@@ -106,7 +106,8 @@ impl StoresPlan {
         let has_folder = !required || chance.chance(200) && !dies;
         let mut deaths = case.chance("death");
         let died_ns = RUN_NS + deaths.below(stop_ns - RUN_NS + S / 2);
-        let for_ns = deaths.below([50 * MS, S, 4 * S][deaths.index(3)]);
+        let longest_ns = [50 * MS, S, 4 * S][deaths.index(3)];
+        let for_ns = deaths.below(longest_ns);
         let death = dies.then_some((died_ns, for_ns));
         let target = if has_folder { chance.index(2) } else { 0 };
         let number = has_folder.then_some(target);

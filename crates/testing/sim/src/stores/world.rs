@@ -161,7 +161,10 @@ impl World<'_> {
                 let (_, node) = self.returns.swap_remove(at);
                 self.begin(node);
             }
-            if let Some((_, for_ns)) = death.take_if(|(died_ns, _)| *died_ns <= now_ns && !is_over) {
+            if let Some((_, for_ns)) = death.take_if(|(died_ns, _)| *died_ns <= now_ns && !is_over)
+            {
+                // The next one is to be stopped, too.
+                has_stopped = false;
                 self.die(for_ns);
             }
             self.ask()?;
