@@ -109,14 +109,26 @@ pub(crate) enum Before {
     Other(Admitted),
 }
 
+impl Accept {
+    /// Whether a source that it admits can have a name that fits a pattern. Of a plain name that is
+    /// known: it is that of a front-end, or begins with it.
+    pub(crate) fn may_admit(&self, pattern: &Pattern) -> bool {
+        let text = pattern.as_str();
+        let mut borders = text.match_indices('/').map(|(at, _)| at).chain([text.len()]);
+        !pattern.is_name() && text.contains(['*', '?', '[', '{', '\\'])
+            || borders.any(|at| self.senders.fits(&text[..at]))
+    }
+}
+
 impl RecorderConfig {
-    /// Checks that a run would have something to record.
+    /// Checks that a run would have something to record, and a source that opens its events.
     ///
     /// # Errors
-    /// No source or link is configured, and no front-end was admitted.
+    /// No source or link is configured, and no front-end was admitted; or none of those is.
     pub fn check_run(&self) -> Result<(), ConfigError> {
         let expected = "a source or a link, or a connected front-end that [[accept]] admits";
-        require(self.ledger_count() > 0, "sources", expected, "none")
+        require(self.ledger_count() > 0, "sources", expected, "none")?;
+        if self.sources.is_empty() { Ok(()) } else { self.check_rule_of(false) }
     }
 
     /// This configuration with a placeholder source, where front-ends are admitted and no

@@ -92,7 +92,10 @@ impl RecorderConfig {
         let two_events = self.two_events_bytes_min();
         let of_which = match two_events.saturating_mul(2) >= least {
             true => {
-                format!(", of which two events of the longest fragments take {}", Bytes(two_events))
+                let has_skew = self.set_aside_bytes_max(two_events) > 0;
+                let beside = if has_skew { " and the skew of front-ends" } else { "" };
+                let all = Bytes(two_events);
+                format!(", of which two events of the longest fragments{beside} take {all}")
             }
             false => String::new(),
         };

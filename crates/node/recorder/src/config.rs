@@ -591,17 +591,17 @@ impl RecorderConfig {
         2 * self.sources.iter().map(|source| source.fragment_bytes_max.min(event)).sum::<u64>()
     }
 
-    /// The least bytes of chunks that hold their own [`two_events_bytes`](Self::two_events_bytes).
+    /// The least bytes of chunks that hold their own [`two_events_bytes`](Self::two_events_bytes)
+    /// beside what may be set aside for front-ends.
     pub(crate) fn two_events_bytes_min(&self) -> u64 {
-        // The size of two events grows with the chunks, ever more slowly: once they fit, they also
-        // fit in more.
-        let (mut least, mut enough) = (0, self.two_events_bytes(u64::MAX));
+        // Both grow with the chunks, ever more slowly: once they fit, they also fit in more.
+        let set_aside = |bytes| self.set_aside_bytes_max(bytes);
+        let all = |bytes| self.two_events_bytes(bytes).saturating_add(set_aside(bytes));
+        let (mut least, mut enough) = (0, all(u64::MAX));
         while least < enough {
             let middle = least + (enough - least) / 2;
-            match self.two_events_bytes(middle) <= middle && middle > 0 {
-                true => enough = middle,
-                false => least = middle + 1,
-            }
+            let is_enough = all(middle) <= middle && middle > 0;
+            (least, enough) = if is_enough { (least, middle) } else { (middle + 1, enough) };
         }
         enough
     }

@@ -9,11 +9,16 @@
 //!
 //! All of this is looked at where an item would be held, and never for one that has memory.
 
-use catchment_builder::{Fragment, SourceNote};
+use std::collections::BTreeMap;
 
+use catchment_builder::{Fragment, SourceNote};
+use catchment_model::units::Bytes;
+use catchment_wire::session::DATA_CONNECTIONS_MAX;
+
+use crate::config::RecorderConfig;
 use crate::ingest::Ingest;
 use crate::link_session::Session;
-use crate::pool::Reserve;
+use crate::pool::{RESERVES, Reserve, chunk_bytes_of};
 use crate::sessions::OfRun;
 
 /// The least that is granted, in bytes: with less, a sender keeps to the order.
@@ -184,3 +189,65 @@ impl Skew {
         true
     }
 }
+
+impl RecorderConfig {
+    /// The most bytes of chunks that are set aside in a run, of so many: for each connection that
+    /// sources of a front-end may share, up to a quarter.
+    pub(crate) fn set_aside_bytes_max(&self, segment_bytes: u64) -> u64 {
+        let (skew_bytes, chunk) = (self.skew_bytes(), self.sizes.chunk_bytes_max as u64);
+        let of = |sources: u64| (sources / 2).min(CONNECTIONS_MAX) * 2 * (skew_bytes + chunk);
+        let each = self.by_front_end().into_iter().filter(|&sources| sources > 1);
+        let all: u64 = each.map(|sources| of(sources) + sources * chunk).sum();
+        if skew_bytes == 0 { 0 } else { all.min(segment_bytes / RESERVES as u64) }
+    }
+
+    /// Whether the memory does not hold what `listen.skew_bytes` grants, as a sentence: for all
+    /// front-ends as clients connect them, or for one connection with the sources of a smaller one.
+    pub(crate) fn lowered_skew(&self) -> Option<String> {
+        let (skew_bytes, segment_bytes) = (self.skew_bytes(), self.segment_bytes());
+        let by_front_end = self.by_front_end();
+        let most = by_front_end.iter().copied().max().filter(|&most| most > 1)?;
+        let chunk_sizes = self.sizes.chunk_bytes_min..=self.sizes.chunk_bytes_max;
+        let lanes = self.sources.len();
+        let chunk_bytes = chunk_bytes_of(segment_bytes, chunk_sizes, lanes) as u64;
+        let chunks = segment_bytes / chunk_bytes / RESERVES as u64;
+        let shared = |sources: u64| sources.saturating_sub(CONNECTIONS_MAX).min(CONNECTIONS_MAX);
+        let needed = |bytes: u64| -> u64 {
+            let full = 2 * bytes.div_ceil(chunk_bytes);
+            let large = by_front_end.iter().filter(|&&sources| shared(sources) > 0);
+            let of_large = large.map(|&sources| shared(sources) * full + sources).sum::<u64>();
+            of_large.max(full + most)
+        };
+        let halves = std::iter::successors(Some(skew_bytes), |bytes| Some(bytes / 2));
+        let mut granted = halves.take_while(|bytes| *bytes >= SKEW_BYTES_MIN);
+        let granted = granted.find(|&bytes| needed(bytes) <= chunks).unwrap_or(0);
+        (granted < skew_bytes).then(|| {
+            format!(
+                "listen.skew_bytes: {} instead of {} for each data connection that sources of a \
+                 front-end share, because what is set aside for all of them is at most a quarter \
+                 of the memory for fragments, {}",
+                Bytes(granted),
+                Bytes(skew_bytes),
+                Bytes(segment_bytes / RESERVES as u64)
+            )
+        })
+    }
+
+    /// The most that a listener grants; nothing where events are built by time.
+    fn skew_bytes(&self) -> u64 {
+        let most = self.accesses().iter().map(|access| access.skew_bytes).max();
+        if self.is_by_time() { 0 } else { most.unwrap_or(0) }
+    }
+
+    /// How many sources each front-end has, by their names.
+    fn by_front_end(&self) -> Vec<u64> {
+        let mut counts = BTreeMap::<&str, u64>::new();
+        for source in self.sources.iter().filter(|source| source.is_link()) {
+            let front_end = source.name.rsplit_once('/').map_or(&*source.name, |(name, _)| name);
+            *counts.entry(front_end).or_default() += 1;
+        }
+        counts.into_values().collect()
+    }
+}
+
+const CONNECTIONS_MAX: u64 = DATA_CONNECTIONS_MAX as u64;

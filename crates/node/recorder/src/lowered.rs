@@ -33,6 +33,7 @@ impl RecorderConfig {
         lowered.extend(self.lowered_event_frames());
         lowered.extend(self.lowered_duration());
         lowered.extend(self.lowered_events());
+        lowered.extend(self.lowered_skew());
         lowered
     }
 

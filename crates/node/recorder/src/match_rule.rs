@@ -272,11 +272,17 @@ impl RecorderConfig {
         has_groups && role.is_enabled() && protocol.names_groups()
     }
 
-    /// Checks that all sources can be matched by the rule, and its settings.
+    /// Checks that all sources can be matched by the rule, and its settings. What opens events may
+    /// be admitted later.
     pub(crate) fn check_rule(&self) -> Result<(), ConfigError> {
+        self.check_rule_of(self.may_open_later())
+    }
+
+    /// The same for a run that begins: with `is_open`, sources that open its events may come.
+    pub(crate) fn check_rule_of(&self, is_open: bool) -> Result<(), ConfigError> {
         self.check_offsets()?;
         for (index, source) in self.sources.iter().enumerate() {
-            self.check_matched(index, source)?;
+            self.check_matched((index, source), is_open)?;
         }
         let Some(time) = self.time_config() else {
             let rule = &self.build.time;
@@ -285,12 +291,18 @@ impl RecorderConfig {
         };
         let is_given = self.build.time.window_ns.is_some();
         require(is_given, "build.time.window", "1 ns to 1 s", "none")?;
-        let names = |pattern: &Pattern| self.sources.iter().any(|one| pattern.fits(&one.name));
-        let useless = self.build.time.openers.iter().find(|pattern| !names(pattern));
+        let useless = self.build.time.openers.iter().find(|pattern| !self.may_name(pattern));
         let got = useless.map_or(String::new(), ToString::to_string);
         require(useless.is_none(), "build.time.openers", "names of sources", got)?;
         let all = self.own.are_all();
         require(all, "run.own", "all events: nodes that share a run build by number", "some")?;
+        let enabled = self.sources.iter().enumerate().filter(|(_, one)| one.role.is_enabled());
+        let opening = enabled.filter(|(index, _)| time.openers[*index]).count();
+        let time = match is_open && opening < time.coincidence as usize {
+            // Its other settings are checked as if all opened events.
+            true => TimeConfig { openers: Vec::new(), coincidence: 1, reference: None, ..time },
+            false => time,
+        };
         match time.check(&builder_config(self)) {
             Err(Refused::Time { key, expected, got }) => {
                 let key = match key {
@@ -305,8 +317,22 @@ impl RecorderConfig {
         }
     }
 
+    /// Whether a pattern fits the name of a source, or may fit that of one that will be admitted.
+    fn may_name(&self, pattern: &Pattern) -> bool {
+        self.sources.iter().any(|source| pattern.fits(&source.name))
+            || self.accept.iter().any(|entry| entry.may_admit(pattern))
+    }
+
+    /// Whether sources that open events may be admitted.
+    fn may_open_later(&self) -> bool {
+        self.accept.iter().any(|entry| match &*self.build.time.openers {
+            [] => entry.source.role == SourceRole::Required,
+            patterns => patterns.iter().any(|pattern| entry.may_admit(pattern)),
+        })
+    }
+
     /// Checks the offsets of sources by their names, before those of the sources, which they
-    /// replace. What names nothing now may name a source that will be admitted.
+    /// replace.
     fn check_offsets(&self) -> Result<(), ConfigError> {
         let offsets = self.build.time.offsets.iter().enumerate();
         for (index, TimeOffset { sources, offset_ns }) in offsets {
@@ -316,15 +342,17 @@ impl RecorderConfig {
             let size_ns = offset_ns.unsigned_abs();
             let expected = "at most a day, in ns";
             require(size_ns <= OFFSET_NS_MAX, &path("offset"), expected, size_ns)?;
-            let is_useful = !self.accept.is_empty()
-                || self.sources.iter().any(|source| sources.fits(&source.name));
-            require(is_useful, &path("sources"), "names of sources", sources)?;
+            require(self.may_name(sources), &path("sources"), "names of sources", sources)?;
         }
         Ok(())
     }
 
     /// Checks that a source has what the run's rule matches by.
-    fn check_matched(&self, index: usize, source: &SourceConfig) -> Result<(), ConfigError> {
+    fn check_matched(
+        &self,
+        (index, source): (usize, &SourceConfig),
+        is_open: bool,
+    ) -> Result<(), ConfigError> {
         let SourceConfig { name, protocol, clock, .. } = source;
         let path = |key: &str| format!("sources[{index}].{key}");
         let other = self.sources.iter().find(|one| one.protocol.clock_hz().is_none());
@@ -340,7 +368,7 @@ impl RecorderConfig {
             let reference = self.reference();
             let expected =
                 "build.time.openers with one source alone, a front-end or one with groups";
-            let is_named = source.expected_in == 0 || reference.is_some();
+            let is_named = source.expected_in == 0 || reference.is_some() || is_open;
             require(is_named, &path("expected_in"), expected, "another")?;
             let expected = "none: this source opens the events";
             let is_own = source.expected_in > 0 && reference == Some(index);

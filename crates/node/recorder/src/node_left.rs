@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catchment_agent::Entropy as _;
+use catchment_agent::{Dial, Entropy as _};
 use catchment_frame::{FileHeader, FileReader, FrameError, Positions, Superseded};
 use catchment_model::{Entry, Ledger, RunId};
 use catchment_net::Dialer;
@@ -39,22 +39,23 @@ use catchment_telemetry::Clock;
 
 use crate::config::RecorderConfig;
 use crate::file::OfRun;
+use crate::node_asking::{Failed, Talk, answer};
 use crate::recorder::{RecorderError, system};
 use crate::schema::schema;
 use crate::selection::Selection;
 use crate::spill::{SpillConfig, outgoing};
 use crate::store_feed::{Held, Outgoing};
-use crate::store_link::{Happened, StoreLink};
+use crate::store_link::StoreLink;
 use crate::target_config::{NodeConfig, Place, TargetConfig, Variant};
 
 /// A storage node that can be asked for an interrupted run.
-pub(crate) struct AskedNode<'a> {
-    node: &'a NodeConfig,
+pub(crate) struct AskedNode {
+    node: NodeConfig,
     /// The index of its target.
     pub(crate) target: usize,
     has_spill: bool,
     run: RunId,
-    run_name: &'a str,
+    run_name: String,
     /// Of the run's folder at the node.
     name: String,
     stream: u32,
@@ -78,18 +79,15 @@ pub(crate) struct NodeLeft {
     of_stream: LeftOfStream,
 }
 
-/// Why a node has not answered, or not taken what it was sent, and whether it may do so later.
-type Failed = (String, bool);
-
-impl<'a> AskedNode<'a> {
+impl AskedNode {
     /// The storage nodes that a run of that name needs.
     ///
     /// # Errors
     /// One of them cannot say where the run goes on.
     pub(crate) fn all_of(
         config: &RecorderConfig,
-        targets: &'a [TargetConfig],
-        name: &'a str,
+        targets: &[TargetConfig],
+        name: &str,
     ) -> Result<Vec<Self>, RecorderError> {
         let refused = |why| RecorderError::NodeTarget { name: name.to_owned(), why };
         let mut all = Vec::new();
@@ -117,8 +115,8 @@ impl<'a> AskedNode<'a> {
 
     fn of(
         config: &RecorderConfig,
-        (target, node): (usize, &'a NodeConfig),
-        run_name: &'a str,
+        (target, node): (usize, &NodeConfig),
+        run_name: &str,
     ) -> Result<Self, RecorderError> {
         let unknown = || RecorderError::NodeTarget {
             name: run_name.to_owned(),
@@ -131,6 +129,7 @@ impl<'a> AskedNode<'a> {
         let selection = Selection::new(of_target, &schema, config.sources.len());
         let header = OfRun::of(config).header(run, selection.schema(), variant);
         let name = NodeConfig::stream_name(run_name, variant);
+        let (node, run_name) = (node.clone(), run_name.to_owned());
         Ok(Self { node, target, has_spill: false, run, run_name, name, stream, variant, header })
     }
 
@@ -164,14 +163,30 @@ impl<'a> AskedNode<'a> {
             u64::MAX => link.session.ask(),
             below => link.session.ask_below(below),
         }
-        let of_stream = answer(&mut link).map_err(|why| self.failed(why))?;
-        let session = &link.session;
+        let mut talk = Talk::new(link);
+        let of_stream = until_ended(&mut talk, ASK_WITHIN, |link| {
+            let (moved, left) = answer(link)?;
+            Ok((0, moved, left))
+        });
+        let left = of_stream.and_then(|of_stream| self.read(of_stream, &talk.link.session));
+        left.map_err(|why| self.failed(why))
+    }
+
+    /// Reads what the node has said in that session.
+    ///
+    /// # Errors
+    /// The run cannot go on with that, and whether it can later.
+    pub(crate) fn read(
+        &self,
+        of_stream: LeftOfStream,
+        session: &StreamSession,
+    ) -> Result<NodeLeft, Failed> {
         let left = NodeLeft::read(of_stream, session.next(), session.generation());
-        let left = left.map_err(|why| self.failed((why, false)))?;
+        let left = left.map_err(|why| (why, false))?;
         let header = left.header.as_ref().unwrap_or(&self.header);
         match (header.run, header.stream, header.variant) == (self.run, self.stream, self.variant) {
             true => Ok(left),
-            false => Err(self.failed(("it describes another stream".to_owned(), false))),
+            false => Err(("it describes another stream".to_owned(), false)),
         }
     }
 
@@ -186,6 +201,19 @@ impl<'a> AskedNode<'a> {
         let failed = |error| self.failed((system("the storage link")(error).to_string(), true));
         let mut random = SystemEntropy;
         let mut bits = || random.random_u64().map_err(failed);
+        let peer = self.node.peers().map_err(failed)?.swap_remove(0);
+        let dialer = Dialer::new(peer).map_err(failed)?;
+        self.link_over(Box::new(dialer), (bits()?.max(1), bits()?), first)
+    }
+
+    /// The same over these connections, with that number, and a seed that draws its waits.
+    pub(crate) fn link_over(
+        &self,
+        dial: Box<dyn Dial>,
+        (session, seed): (u64, u64),
+        first: u64,
+    ) -> Result<StoreLink, RecorderError> {
+        let failed = |error| self.failed((system("the storage link")(error).to_string(), true));
         let config = StreamConfig {
             name: self.name.clone(),
             program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -197,11 +225,9 @@ impl<'a> AskedNode<'a> {
             first,
             is_dealt: false,
         };
-        let session = StreamSession::new(config, bits()?.max(1), bits()?);
+        let session = StreamSession::new(config, session, seed);
         let session = session.map_err(|reason| failed(io::Error::other(reason)))?;
-        let peer = self.node.peers().map_err(failed)?.swap_remove(0);
-        let dialer = Dialer::new(peer).map_err(failed)?;
-        Ok(StoreLink::new(Box::new(dialer), session, self.node.addresses[0].clone()))
+        Ok(StoreLink::new(dial, session, self.node.addresses[0].clone()))
     }
 
     /// What it has, for finding out where a run goes on that has folders beside it.
@@ -255,7 +281,7 @@ impl<'a> AskedNode<'a> {
         let copies =
             from.lacking(self.target, header).map_err(|error| unread(error.to_string()))?;
         let (frames, bytes) =
-            send_copies(&mut link, copies, from.sequence).map_err(|why| self.failed(why))?;
+            send_copies(link, copies, from.sequence).map_err(|why| self.failed(why))?;
         Ok(CaughtUp { place, frames, bytes })
     }
 
@@ -277,7 +303,7 @@ impl<'a> AskedNode<'a> {
         places[self.target] = left.place();
         Resumable {
             run,
-            name: self.run_name.to_owned(),
+            name: self.run_name.clone(),
             run_number,
             sequence,
             epoch,
@@ -289,49 +315,32 @@ impl<'a> AskedNode<'a> {
     }
 }
 
-/// Works on a link until `step` has a result and the session has ended. `step` says how far it has
-/// come: without progress, it ends after a while.
+/// Talks until `step` has a result and the session has ended. `step` also says how far it has come:
+/// without progress the talk ends after a while.
 ///
 /// # Errors
 /// Why there is none, and whether there may be one later.
-fn talk<T>(
-    link: &mut StoreLink,
+fn until_ended<T>(
+    talk: &mut Talk<T>,
     within: Duration,
     mut step: impl FnMut(&mut StoreLink) -> Result<(u64, usize, Option<T>), Failed>,
 ) -> Result<T, Failed> {
-    let (clock, mut until) = (Clock::start(), Instant::now() + within);
-    let (mut result, mut why, mut progress) = (None, None, 0);
+    let (clock, mut until, mut progress) = (Clock::start(), Instant::now() + within, 0);
     loop {
-        let now_ns = clock.now_ns();
-        let mut moved = link.receive(now_ns);
-        why = link.take_trouble().or(why);
-        if link.attached().is_some() {
-            link.go_on(0);
+        let mut come = progress;
+        let (moved, ended) = talk.work(clock.now_ns(), |link| {
+            let (now, moved, result) = step(link)?;
+            come = now;
+            Ok((moved, result))
+        });
+        if let Some(ended) = ended {
+            return ended;
         }
-        let (written, happened) = link.act();
-        moved += written;
-        match happened {
-            Some(Happened::Away(reason)) => why = reason.or(why),
-            // It is not the reason of a session that has its result.
-            Some(Happened::Ended(reason)) => {
-                let none = || reason.unwrap_or_else(|| "it has ended the session".to_owned());
-                return result.ok_or_else(|| (none(), false));
-            }
-            None => {}
-        }
-        if result.is_none() {
-            let (done, more, outcome) = step(link)?;
-            (moved, result) = (moved + more, outcome);
-            if done > progress {
-                (progress, until) = (done, Instant::now() + within);
-            }
-        }
-        if result.is_some() {
-            link.session.finish();
+        if come > progress {
+            (progress, until) = (come, Instant::now() + within);
         }
         if Instant::now() >= until {
-            let none = || why.unwrap_or_else(|| "it has not answered".to_owned());
-            return result.ok_or_else(|| (none(), true));
+            return talk.give_up();
         }
         if moved == 0 {
             std::thread::sleep(POLL);
@@ -339,21 +348,12 @@ fn talk<T>(
     }
 }
 
-/// Asks over a link.
-fn answer(link: &mut StoreLink) -> Result<LeftOfStream, Failed> {
-    let nothing = VecDeque::<Held>::new();
-    talk(link, ASK_WITHIN, |link| {
-        let sent = link.send(&nothing, None);
-        Ok((0, sent, link.session.take_left()))
-    })
-}
-
 /// Sends frames over a link, until all below `end` are durable. Returns how many, and their bytes.
-fn send_copies(link: &mut StoreLink, mut copies: Copies, end: u64) -> Result<(u64, u64), Failed> {
+fn send_copies(link: StoreLink, mut copies: Copies, end: u64) -> Result<(u64, u64), Failed> {
     let unread = |error: &dyn std::fmt::Display| (format!("what it lacks: {error}"), true);
     let mut frames: VecDeque<Outgoing> = VecDeque::new();
     let (mut was_open, mut count, mut bytes, mut sent_bytes) = (false, 0, 0, 0);
-    talk(link, SEND_WITHIN, |link| {
+    until_ended(&mut Talk::new(link), SEND_WITHIN, |link| {
         let durable = link.session.durable();
         if durable >= end {
             return Ok((0, 0, Some((count, bytes))));

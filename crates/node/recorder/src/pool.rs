@@ -36,7 +36,7 @@ use catchment_builder::Span;
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
 
-pub(crate) use self::reserve::Reserve;
+pub(crate) use self::reserve::{RESERVES, Reserve};
 
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
 /// start: on a virtual machine the first touch of memory may run at 0.4 GB/s.
@@ -119,6 +119,13 @@ pub(crate) enum Space {
     Chain(Vec<Chunk>),
 }
 
+/// The bytes of a chunk of a pool of `bytes` for so many lanes.
+pub(crate) fn chunk_bytes_of(bytes: u64, sizes: RangeInclusive<usize>, lanes: usize) -> usize {
+    let wanted = bytes / (lanes as u64 * 16).max(1);
+    let (least, most) = sizes.into_inner();
+    if wanted >= most as u64 { most } else { least }
+}
+
 impl ChunkPool {
     /// A pool of about `bytes` bytes for these lanes and sources. Chunks have the larger of two
     /// sizes if each lane can have 16 of them. Each source may hold two fragments of
@@ -134,9 +141,7 @@ impl ChunkPool {
         source_count: usize,
         longest_bytes: u64,
     ) -> io::Result<Self> {
-        let wanted = bytes / (lane_count as u64 * 16).max(1);
-        let (least, most) = chunk_sizes.into_inner();
-        let chunk_bytes = if wanted >= most as u64 { most } else { least };
+        let chunk_bytes = chunk_bytes_of(bytes, chunk_sizes, lane_count);
         let count = u32::try_from(bytes / chunk_bytes as u64).unwrap_or(u32::MAX).max(1);
         let memory_bytes = count as usize * chunk_bytes;
         let (protection, flags) = (

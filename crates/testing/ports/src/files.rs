@@ -25,6 +25,8 @@ struct MemoryFile {
     unsynced: Vec<Unsynced>,
     /// Whether the file itself is there after a crash.
     is_named: bool,
+    /// Whether it was ended, and that was reported.
+    is_ended: bool,
     /// Where the blocks end that were allocated ahead, and read as zeros.
     allocated_bytes: u64,
     /// What all cuts by others have left of it.
@@ -64,6 +66,14 @@ impl MemoryFiles {
         let files = self.0.lock();
         let files = files.iter().filter(|(path, _)| path.starts_with(folder));
         files.map(|(_, file)| file.end().max(file.allocated_bytes)).sum()
+    }
+
+    /// The files that were not ended, and of which something was written and not made durable: a
+    /// power cut may take a part of it.
+    pub fn unsynced(&self) -> Vec<PathBuf> {
+        let files = self.0.lock();
+        let is_open = |file: &MemoryFile| !file.is_ended && !file.unsynced.is_empty();
+        files.iter().filter(|(_, file)| is_open(file)).map(|(path, _)| path.clone()).collect()
     }
 
     /// The power fails: of what no sync covered, each write is kept whole, lost whole, or kept by
@@ -190,12 +200,12 @@ impl MemoryFiles {
         }
     }
 
-    /// Cuts a file, and makes it durable.
-    pub(crate) fn cut(&self, path: &Path, bytes: u64) {
+    /// Cuts a file, and makes it durable: it has ended, if that is told to its writer.
+    pub(crate) fn cut(&self, path: &Path, bytes: u64, is_told: bool) {
         self.sync(path, u64::MAX);
         if let Some(file) = self.0.lock().get_mut(path) {
             file.durable.resize(bytes as usize, 0);
-            file.allocated_bytes = 0;
+            (file.allocated_bytes, file.is_ended) = (0, is_told);
         }
     }
 

@@ -445,7 +445,7 @@ impl MemoryStore {
         let sync_failed = self.open[index].sync_failed;
         let path = &self.open[index].path;
         match end {
-            FileEnd::Cut(bytes) => self.files.cut(path, bytes),
+            FileEnd::Cut(bytes) => self.files.cut(path, bytes, !sync_failed),
             FileEnd::Delete => self.files.remove(path),
         }
         if sync_failed { Err(failed("an earlier sync")) } else { Ok(()) }

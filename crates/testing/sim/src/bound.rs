@@ -117,9 +117,11 @@ fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
         ));
     }
     let longest = crate::plan::PART_FRAGMENT_BYTES_MAX;
+    // What is set aside for front-ends whose sources share connections is for nobody else.
+    let set_aside = if outcome.plan.config.access.skew_bytes > 0 { 4 } else { u64::MAX };
     let was_spent = |name: &str| {
         let fill = life.last.fills.iter().find(|fill| fill.name == name);
-        fill.is_some_and(|fill| fill.highest + longest >= fill.capacity)
+        fill.is_some_and(|fill| fill.highest + longest + fill.capacity / set_aside >= fill.capacity)
     };
     // What a connection waits with when the run ends is discarded, too: it waits for its share.
     let sources = life.last.ledger.sources.iter().enumerate();

@@ -34,6 +34,11 @@ impl Packet {
         Self::unknown(self.bytes)
     }
 
+    /// Whether it is the heartbeat of a link.
+    pub fn is_heartbeat(&self) -> bool {
+        self.bytes.starts_with(b"CTLK") && self.bytes[5] == 2
+    }
+
     /// A packet with no known fragments.
     pub fn unknown(bytes: Vec<u8>) -> Self {
         Self { bytes, fragments: 0..0, part: (0, 1) }

@@ -14,6 +14,7 @@
 //! | [`naive`] | a sender written from the specification, which does odd things |
 //! | [`peer`] | a sender's end of a session, of either kind |
 //! | [`wires`] | the connections of front-ends |
+//! | `skew` | front-ends whose sources share connections: what their order cost |
 //! | `strangers` | senders with keys of another kind, in place of front-ends that are away |
 //! | [`logs`] | what was put into the logs of sessions, and what was told of it |
 //! | [`conductor`] | run control, and what operators ask of it |
@@ -29,6 +30,7 @@
 //! | `catalogue` | the catalogue of runs, compared with the recorders and their files |
 //! | [`recorded`] | the contents of the files, compared with what was sent |
 //! | `resume` | what a recorder that died leaves to one that goes on |
+//! | `samples` | packets of links over sessions, compared with the samples in the files |
 //! | [`oracle`] | the rules that every run must obey |
 //! | [`readers`] | the results of repair, audit and verify |
 //! | [`time`] | runs whose events are built by time, with clocks that lie, and their own oracle |
@@ -62,9 +64,11 @@ pub mod readers;
 pub mod recorded;
 pub mod recorder;
 mod resume;
+mod samples;
 pub mod schedule;
 pub mod sessions;
 pub mod shrink;
+mod skew;
 pub mod stores;
 mod strangers;
 mod streams;

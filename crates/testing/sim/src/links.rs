@@ -6,9 +6,15 @@
 use catchment_fixtures::Random;
 use catchment_frame::Dtype;
 use catchment_model::SampleRate;
+use catchment_recorder::{LinkConfig, RecorderConfig};
+use catchment_wire::channel_link::PACKET_BYTES_MAX;
+use catchment_wire::session::Release;
 
+use crate::case::Case;
 use crate::detector::Packet;
+use crate::fault::Fault;
 use crate::plan::Plan;
+use crate::sessions::{SenderPlan, SkewPlan};
 
 /// A link of the detector.
 #[derive(Clone, Debug)]
@@ -19,6 +25,8 @@ pub struct LinkPlan {
     pub slice_ns: u64,
     /// Channels per packet.
     pub channels_per_packet: usize,
+    /// Whether its packets come over a session.
+    pub is_session: bool,
 }
 
 /// A channel of a link.
@@ -50,6 +58,32 @@ impl ChannelPlan {
         };
         first(slice)..first(slice + 1)
     }
+}
+
+/// The front-ends that deliver links over sessions, each one link.
+pub(crate) fn senders(case: &Case, links: &[LinkPlan], config: &RecorderConfig) -> Vec<SenderPlan> {
+    let of = |(index, link): (usize, &LinkConfig)| {
+        let mut chance = case.chance(&format!("session of link {index}"));
+        let small = PACKET_BYTES_MAX as u64 + chance.below(64 << 10);
+        SenderPlan {
+            name: link.name.clone(),
+            sources: vec![config.sources.len() + index],
+            port: link.address.port(),
+            ring_bytes: if case.faults.has(Fault::SmallRing) { small } else { 16 << 20 },
+            socket_bytes: [500, 16 << 10, 256 << 10][chance.index(3)],
+            abandons: false,
+            release: Release::Durable,
+            is_odd: false,
+            is_naive: false,
+            marks: false,
+            reports: false,
+            manners: None,
+            skew: SkewPlan::default(),
+            is_channels: true,
+        }
+    };
+    let all = config.links.iter().enumerate();
+    all.filter(|(index, _)| links[*index].is_session).map(of).collect()
 }
 
 /// The bytes of a sample; short types use the first of them.

@@ -72,6 +72,13 @@ pub enum ItemKind {
     ContentFault,
     /// Fragments that the sender has dropped.
     Abandoned,
+    /// A packet of samples: its slice, and which one of that.
+    Packet {
+        /// The slice.
+        slice: u64,
+        /// Its place among the packets of that.
+        part: usize,
+    },
     /// The mark that the run ends: what follows is of none, unless the recorder goes on with it.
     End,
     /// Any other mark.

@@ -18,9 +18,12 @@ use catchment_wire::session::{
 };
 
 use self::log::{Log, What};
+use self::order::Order;
 use crate::plan::{MS, S};
+use crate::sessions::SkewPlan;
 
 mod log;
+mod order;
 
 pub use self::log::LogConfig;
 
@@ -43,6 +46,11 @@ pub struct Naive {
     granted: usize,
     control: Outgoing,
     data: Vec<Outgoing>,
+    /// For how much of a skew it asks, whether it keeps to it, and how much it was granted.
+    skew: SkewPlan,
+    skew_bytes: u64,
+    /// By data connection, what was sent over it.
+    orders: Vec<Order>,
     inbox: Vec<u8>,
     has_preamble: bool,
     received: u32,
@@ -89,10 +97,10 @@ impl Naive {
     pub fn new(
         (session, name): (u64, &str),
         logs: &[LogConfig],
-        release: Release,
+        (release, skew): (Release, SkewPlan),
         mut chance: Random,
     ) -> Self {
-        let connections = 1 + chance.index(logs.len());
+        let connections = 1 + chance.index(logs.len().min(wire::DATA_CONNECTIONS_MAX.into()));
         let log = |(index, config): (usize, &LogConfig)| Log {
             config: config.clone(),
             connection: (index % connections) as u16,
@@ -119,6 +127,9 @@ impl Naive {
             granted: 0,
             control: Outgoing::default(),
             data: (0..connections).map(|_| Outgoing::default()).collect(),
+            skew,
+            skew_bytes: 0,
+            orders: vec![Order::default(); connections],
             inbox: Vec::new(),
             has_preamble: false,
             received: 0,
@@ -193,6 +204,11 @@ impl Naive {
         matches!(self.phase, Phase::Open).then(|| self.heard[log])
     }
 
+    /// How many data connections it has.
+    pub fn data_connections(&self) -> usize {
+        self.data.len()
+    }
+
     /// The first bytes that it says.
     pub fn hello_alone(&mut self) -> Vec<u8> {
         self.hello();
@@ -244,6 +260,7 @@ impl Naive {
             (Connection::Data(number), Phase::Open) => {
                 let attach =
                     Attach { session: self.session, ticket: self.ticket, connection: number };
+                self.orders[usize::from(number)] = Order::default();
                 let of = &mut self.data[usize::from(number)];
                 *of = Outgoing { is_open: true, message_ns: now_ns, ..Outgoing::default() };
                 of.bytes.extend(preamble(wire::Connection::Data).encode());
@@ -315,6 +332,7 @@ impl Naive {
             Control::Welcome(welcome) => {
                 (self.ticket, self.welcome) = (welcome.ticket, Some(welcome.run));
                 self.body_bytes_max = welcome.message_bytes_max as usize - HEAD_BYTES;
+                self.skew_bytes = welcome.skew_bytes;
             }
             Control::Grants(grants) => {
                 for grant in grants.iter() {
@@ -434,15 +452,16 @@ impl Naive {
 
     fn hello(&mut self) {
         let Self { name, session, logs, data, run, release, control, command, .. } = self;
-        let Self { answers_commands, marks_runs, at: (stage, run_number), .. } = self;
+        let Self { answers_commands, marks_runs, skew, at: (stage, run_number), .. } = self;
         let marks = if *marks_runs { SourceLog::MARKS } else { 0 };
+        let is_shared = data.len() < logs.len();
         let holds = logs.iter().any(|log| log.released < log.made);
         let hello = Hello {
             session: *session,
             run: if holds { *run } else { [0; 16] },
             features: 0,
             buffer_bytes: 1 << 20,
-            skew_bytes: 0,
+            skew_bytes: if is_shared { skew.asked_bytes } else { 0 },
             buffer_ms: 0,
             log_count: logs.len() as u32,
             data_connections: data.len() as u16,
@@ -532,20 +551,29 @@ impl Naive {
 
     /// Makes the next message of a data connection.
     fn compose(&mut self, now_ns: u64, number: u16) {
-        let Self { logs, data, chance, body_bytes_max, .. } = self;
-        let of = &mut data[usize::from(number)];
+        let Self { logs, data, orders, chance, body_bytes_max, .. } = self;
+        let (of, order) = (&mut data[usize::from(number)], &mut orders[usize::from(number)]);
         if !of.is_open || !of.bytes.is_empty() {
             return;
         }
         let own = |log: &Log| log.connection == number;
-        let unsent: Vec<usize> =
+        let mut unsent: Vec<usize> =
             (0..logs.len()).filter(|&at| own(&logs[at]) && logs[at].next < logs[at].made).collect();
+        let keeps = self.skew.is_kept && logs.iter().filter(|log| own(log)).count() > 1;
+        if keeps {
+            let own: Vec<(usize, &Log)> =
+                logs.iter().enumerate().filter(|(_, log)| own(log)).collect();
+            unsent.retain(|&log| order.allows((log, self.skew_bytes), &own));
+        }
         let is_due = now_ns >= of.message_ns + PING_NS;
         match unsent.get(chance.index(unsent.len().max(1))) {
             None if !is_due => return,
             Some(_) if chance.chance(50) => of.skipped(),
             Some(&log) if !chance.chance(100) => {
-                logs[log].compose((log as u32, *body_bytes_max), of, chance);
+                if keeps {
+                    order.sends(log, &logs[log]);
+                }
+                logs[log].compose((log as u32, *body_bytes_max, keeps), of, chance);
             }
             _ => {
                 let records = logs.iter().enumerate().filter(|(_, log)| own(log));

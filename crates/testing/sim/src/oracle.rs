@@ -26,6 +26,7 @@ use crate::positions;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::resume;
+use crate::skew;
 use crate::trends;
 use crate::verdict;
 use crate::walk::WalkedFrame;
@@ -60,7 +61,8 @@ pub fn check(outcome: &Outcome) -> Result<u64, String> {
                 .map_err(named)?;
             required += check.run().map_err(named)?;
         }
-        of_run(outcome, life).map_err(|why| format!("recorder {number}: {why}"))?;
+        let of_run = of_run(outcome, life).and_then(|()| skew::check(outcome, life));
+        of_run.map_err(|why| format!("recorder {number}: {why}"))?;
     }
     Ok(required)
 }
@@ -318,7 +320,10 @@ impl<'a> Check<'a> {
     /// Every packet that arrived was counted.
     fn packets(&self) -> Result<(), String> {
         let plan = &self.outcome.plan;
-        let waits = |source: usize| plan.sources.get(source).is_some_and(SourcePlan::waits);
+        let waits = |source: usize| match plan.sources.get(source) {
+            Some(source) => source.waits(),
+            None => plan.sender_of_link(source).is_some(),
+        };
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
             let (arrived, dropped) = self.life.arrived[source];
             // How far a connection was read before it ended is not known.

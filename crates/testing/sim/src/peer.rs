@@ -58,6 +58,12 @@ impl Peer {
         }
     }
 
+    /// Puts a packet of samples into the log of a link.
+    pub fn push_packet(&mut self, bytes: &[u8]) -> Put {
+        let Self::Client(session) = self else { return Put::Refused };
+        session.source(0).push_packet(bytes).map_or(Put::Refused, put)
+    }
+
     /// Numbers of a log begin again with that key.
     pub fn renumber(&mut self, log: usize, key: u64) -> Put {
         match self {
@@ -203,6 +209,14 @@ impl Peer {
                 bytes
             }
             Self::Naive(naive) => naive.transmit(now_ns, on, room),
+        }
+    }
+
+    /// How many data connections it has.
+    pub fn data_connections(&self) -> usize {
+        match self {
+            Self::Client(session) => session.data_connections().into(),
+            Self::Naive(naive) => naive.data_connections(),
         }
     }
 

@@ -13,13 +13,14 @@ use catchment_recorder::{
     ChannelConfig, LinkConfig, RecorderConfig, Sizes, SourceConfig, TargetConfig,
 };
 use catchment_test_protocol as test_protocol;
+use catchment_wire::Transport;
 use catchment_wire::event_link::EventLink;
 use catchment_wire::session::Release;
 
 use crate::case::Case;
 use crate::conductor::{self, Requests};
 use crate::fault::{Fault, Faults};
-use crate::links::{ChannelPlan, LinkPlan};
+use crate::links::{self, ChannelPlan, LinkPlan};
 use crate::sessions::{self, LogPlan, SenderPlan};
 
 /// A millisecond in nanoseconds.
@@ -193,7 +194,7 @@ impl Plan {
         let second_disk = second_disk(&case);
         let queue_packets = queue_packets(&case);
         let begins_paused = chance.below(4) == 0;
-        let links = links(&case);
+        let links = links(&case, senders.is_empty());
         let mut config = config(&case, (&sources, &senders), interval_ns, &mut chance);
         let disks = 1 + usize::from(second_disk.is_some());
         add_targets(&case, (stores.len(), disks), &mut config);
@@ -201,6 +202,7 @@ impl Plan {
         select(&case, &mut config);
         let goes_on = goes_on(&case, &senders, &config);
         let control = conductor::draw(&case, &mut senders);
+        senders.extend(links::senders(&case, &links, &config));
         // Until it is started.
         let begins_paused = begins_paused || control.is_some();
         Self {
@@ -220,6 +222,11 @@ impl Plan {
             goes_on,
             config,
         }
+    }
+
+    /// The front-end that delivers a link over a session.
+    pub fn sender_of_link(&self, endpoint: usize) -> Option<usize> {
+        self.senders.iter().position(|one| one.is_channels && one.sources[0] == endpoint)
     }
 
     /// Sources and links.
@@ -335,9 +342,9 @@ fn source(chance: &mut Random, parts_per_thousand: u64) -> SourcePlan {
     }
 }
 
-/// Every third run has links.
-fn links(case: &Case) -> Vec<LinkPlan> {
-    let mut chance = case.chance("links");
+/// Every third run has links. Where no events come over sessions, half of them do.
+fn links(case: &Case, may_be_sessions: bool) -> Vec<LinkPlan> {
+    let (mut chance, mut sessions) = (case.chance("links"), case.chance("links over sessions"));
     let count = [0, 0, 0, 0, 1, 2][chance.index(6)].min(case.sources_max);
     let slice_ns = [50 * MS, 100 * MS, 250 * MS][chance.index(3)];
     let channel = |chance: &mut Random| ChannelPlan {
@@ -348,7 +355,8 @@ fn links(case: &Case) -> Vec<LinkPlan> {
     let link = |_| {
         let count = 1 + chance.below(5);
         let channels = (0..count).map(|_| channel(&mut chance)).collect();
-        LinkPlan { channels, slice_ns, channels_per_packet: 1 + chance.index(5) }
+        let is_session = may_be_sessions && sessions.below(2) == 0;
+        LinkPlan { channels, slice_ns, channels_per_packet: 1 + chance.index(5), is_session }
     };
     (0..count).map(link).collect()
 }
@@ -366,7 +374,16 @@ fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
         };
         let channels = plan.channels.iter().enumerate().map(channel).collect();
         let slice_ns = plan.slice_ns;
-        LinkConfig { slice_ns, ..LinkConfig::new(format!("l{index}"), address, channels) }
+        let link =
+            LinkConfig { slice_ns, ..LinkConfig::new(format!("l{index}"), address, channels) };
+        match plan.is_session {
+            true => LinkConfig {
+                address: SocketAddr::from(([127, 0, 0, 1], 7_200 + index as u16)),
+                transport: Transport::Sessions,
+                ..link
+            },
+            false => link,
+        }
     };
     config.links = links.iter().enumerate().map(of).collect();
     let without = config.memory_bytes_min();
@@ -597,6 +614,7 @@ fn config(
     };
     let mut config =
         RecorderConfig::new("".into(), sources.iter().enumerate().map(source).collect());
+    config.access.skew_bytes = senders.first().map_or(0, |one| one.skew.granted_bytes_max);
     config.receive.threads = 1 + chance.index(3);
     // Several packets of a source arrive within a time-out, as the horizon's rule requires.
     let batch = sources.iter().map(|source| source.batch).max().unwrap_or(1);

@@ -12,6 +12,7 @@ use crate::logs::{ItemKind, Log};
 use crate::plan::{Selected, SourcePlan};
 use crate::recorded::{Recorded, disk_lied};
 use crate::recorder::Life;
+use crate::samples;
 use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, WalkedPosition, WalkedToc};
 use crate::world::Outcome;
 
@@ -205,6 +206,8 @@ impl Check<'_> {
                 ItemKind::Fragment(index) => !has(&index),
                 ItemKind::ContentFault => true,
                 ItemKind::Abandoned | ItemKind::End | ItemKind::Mark => false,
+                // By its samples: `samples.rs`.
+                ItemKind::Packet { .. } => false,
             };
             // What is outside of the run is in no frame, and in no count.
             let end = position.min(log.ended_at(begin));
@@ -230,7 +233,6 @@ impl Check<'_> {
             return Ok(());
         }
         let is_slow = self.outcome.plan.case.faults.slow_disk();
-        let has_lost_power = life.has_crashed && !life.was_killed;
         let mut newest: BTreeMap<(usize, u16, u64), u64> = BTreeMap::new();
         for file in &self.recorded.files {
             let mut own = BTreeMap::new();
@@ -242,7 +244,8 @@ impl Check<'_> {
             newest.extend(&own);
             // A power cut may leave the table and take a part of it, or a frame that it lists.
             let is_whole = |toc: &&WalkedToc| {
-                let is_torn = has_lost_power && !file.damage(&toc.frame).is_empty();
+                let is_torn =
+                    life.unsynced.contains(&file.path) && !file.damage(&toc.frame).is_empty();
                 toc.frames == file.frames.len() as u64 && !is_torn
             };
             let Some(toc) = file.toc.as_ref().filter(is_whole) else { continue };
@@ -278,6 +281,7 @@ impl Check<'_> {
                 }
                 durable.insert((source, *session), told.durable);
             }
+            samples::durable(self.outcome, (self.recorded, self.selected), (source, self.number))?;
         }
         self.agrees(&durable, held).map_err(|why| format!("told to be durable: {why}"))
     }
@@ -316,12 +320,13 @@ impl Check<'_> {
                                 made[1] += 1;
                             }
                             ItemKind::Abandoned => made[2] += count,
-                            ItemKind::End | ItemKind::Mark => {}
+                            ItemKind::End | ItemKind::Mark | ItemKind::Packet { .. } => {}
                         }
                     }
                 }
             }
-            if !life.disk.is_empty() {
+            // Of a link parts are counted, and not packets.
+            if !life.disk.is_empty() || source >= self.outcome.plan.sources.len() {
                 continue;
             }
             let ledger = &life.last.ledger.sources[source];
@@ -360,7 +365,7 @@ impl Check<'_> {
 }
 
 /// How many fragments are in no frame by that entry.
-fn counts_out(name: &str, count: u64) -> u64 {
+pub(crate) fn counts_out(name: &str, count: u64) -> u64 {
     let entry = Entry::from_name(name);
     let is_out = |entry: Entry| {
         matches!(entry.role(), Role::FragmentsOut | Role::FragmentsLost)

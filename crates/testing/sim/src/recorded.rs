@@ -48,7 +48,10 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
             continue;
         }
         match walk(&bytes) {
-            Ok(Some(file)) => recorded.files.push(file),
+            Ok(Some(mut file)) => {
+                file.path = path;
+                recorded.files.push(file);
+            }
             Ok(None) => {}
             Err(why) => recorded.damage.push(format!("{}: {why}", path.display())),
         }
@@ -58,8 +61,6 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     // A misdirected write may have left a whole frame there.
     let may_stray = disk_lied(life);
     let is_slow = outcome.plan.case.faults.slow_disk();
-    // A power cut may take a part of a checkpoint and leave the frames behind it.
-    let has_died = life.has_crashed || life.deaths > 0;
     let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
         check_selected(outcome, life, file)?;
@@ -67,7 +68,9 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
         let mut checkpoints = file.checkpoints.iter().peekable();
         for (index, frame) in file.frames.iter().enumerate() {
             while let Some((_, checkpoint)) = checkpoints.next_if(|(before, _)| *before <= index) {
-                let is_torn = has_died && !file.damage(checkpoint).is_empty();
+                // A power cut may take a part of it and leave the frames behind it.
+                let is_torn =
+                    life.unsynced.contains(&file.path) && !file.damage(checkpoint).is_empty();
                 if !may_stray && !is_torn {
                     let found = file.ledger(checkpoint);
                     // On a slow disk frames of the file before may still be under way.

@@ -58,6 +58,9 @@ pub struct Life {
     pub has_crashed: bool,
     /// Whether it was killed: all written data remain, durable or not.
     pub was_killed: bool,
+    /// The files of which a power cut, of its or of one before that it goes on behind, may have
+    /// taken a part.
+    pub unsynced: BTreeSet<PathBuf>,
     /// When it was told to stop, if it was.
     pub stopped_ns: Option<u64>,
     /// Whether it was paused for a while.
@@ -105,6 +108,7 @@ impl Life {
             lied: false,
             has_crashed: false,
             was_killed: false,
+            unsynced: BTreeSet::new(),
             stopped_ns: None,
             was_paused: plan.begins_paused,
             disk: Vec::new(),
@@ -130,6 +134,13 @@ impl Life {
         let lied = self.of_targets().any(|life| disk_lied(&life));
         let (has_crashed, was_killed, stopped_ns) = (false, false, None);
         Self { deaths, lied, has_crashed, was_killed, stopped_ns, ..self }
+    }
+
+    /// The recorder dies, with that as its last words: it is killed, or the power of these files
+    /// fails.
+    pub(crate) fn dies(&mut self, last: Snapshot, files: Option<&MemoryFiles>) {
+        (self.last, self.has_crashed, self.was_killed) = (last, true, files.is_none());
+        self.unsynced.extend(files.into_iter().flat_map(MemoryFiles::unsynced));
     }
 
     /// Whether a disk did anything wrong.

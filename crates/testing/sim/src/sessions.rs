@@ -7,11 +7,12 @@ use catchment_builder::SourceRole;
 use catchment_fixtures::Random;
 use catchment_recorder::{FrontEnd as Shown, Report, Scalar};
 use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
+use catchment_wire::channel_link::PACKET_BYTES_MAX;
 use catchment_wire::event_link::{CommandKind, KeyKind};
-use catchment_wire::session::{AnswerKind, Release};
+use catchment_wire::session::{AnswerKind, Release, Service};
 
 use crate::case::Case;
-use crate::detector::SentFragment;
+use crate::detector::{Packet, SentFragment};
 use crate::fault::Fault;
 use crate::logs::{ItemKind, Session};
 use crate::naive::{LogConfig, Naive};
@@ -45,6 +46,28 @@ pub struct SenderPlan {
     pub reports: bool,
     /// What it does with commands; none: it is given none, or its client agrees to all.
     pub manners: Option<Manners>,
+    /// How it orders the sources that share a connection.
+    pub skew: SkewPlan,
+    /// Whether it delivers a link, and no sources of events.
+    pub is_channels: bool,
+}
+
+/// How far the sources of a connection are out of order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SkewPlan {
+    /// For how many bytes a front-end asks.
+    pub asked_bytes: u64,
+    /// How many its recorder's listener grants at most.
+    pub granted_bytes_max: u64,
+    /// Whether it keeps to what is granted, as clients do.
+    pub is_kept: bool,
+}
+
+impl SkewPlan {
+    fn draw(chance: &mut Random, granted_bytes_max: u64) -> Self {
+        let asked_bytes = [64 << 10, 512 << 10, 4 << 20][chance.index(3)];
+        Self { asked_bytes, granted_bytes_max, is_kept: chance.chance(600) }
+    }
 }
 
 /// What a front-end does with commands, of a thousand each; it does the others soon.
@@ -105,7 +128,7 @@ impl Drawn {
 /// Two runs of five have front-ends: half of these nothing else.
 pub fn draw(case: &Case) -> Drawn {
     let (mut chance, mut marks) = (case.chance("sessions"), case.chance("marks"));
-    let mut reports = case.chance("reports");
+    let (mut reports, mut skews) = (case.chance("reports"), case.chance("skew"));
     let kind = chance.index(5);
     if kind > 1 {
         return Drawn::default();
@@ -115,8 +138,16 @@ pub fn draw(case: &Case) -> Drawn {
     let are_together = chance.chance(500);
     let payload_bytes_max =
         [100, 100, 1_000, 4_000, 4_000, 30_000, 30_000, PART_FRAGMENT_BYTES_MAX][chance.index(8)];
+    // Of the first front-end in every eighth run, whose sources share connections.
+    let is_wide = skews.chance(125);
+    let payload_bytes_max = if is_wide { payload_bytes_max.min(30_000) } else { payload_bytes_max };
+    let granted_bytes_max = [0, 64 << 10, 256 << 10, 1 << 20][skews.index(4)];
+    let sources_max = if is_wide { SOURCES_MAX + SOURCES_WIDE } else { SOURCES_MAX };
     for sender in 0..count {
-        let logs = (1 + chance.index(3)).min(SOURCES_MAX - drawn.sources.len());
+        let is_wide = is_wide && sender == 0;
+        let logs = (1 + chance.index(3)).min(sources_max - drawn.sources.len());
+        let logs = if is_wide { SOURCES_WIDE - 2 + logs } else { logs };
+        let skew = SkewPlan::draw(&mut skews, granted_bytes_max);
         drawn.sources.extend((0..logs as u32).map(|log| SourcePlan {
             in_parts: true,
             in_stream: false,
@@ -129,7 +160,7 @@ pub fn draw(case: &Case) -> Drawn {
             big_endian: false,
             payload_bytes_max,
             batch: 1,
-            lag_ns: 0,
+            lag_ns: if is_wide { skews.below(2) * skews.below(20 * MS) } else { 0 },
             role: if chance.below(4) == 0 { SourceRole::Optional } else { SourceRole::Required },
         }));
         let small = payload_bytes_max + (64 << 10);
@@ -151,8 +182,16 @@ pub fn draw(case: &Case) -> Drawn {
             marks: marks.chance(800),
             reports: reports.chance(500),
             manners: None,
+            skew,
+            is_channels: false,
         });
-        if drawn.sources.len() == SOURCES_MAX {
+        // Where widths differ, or keys wrap, the lower ones go first.
+        let has_order = is_wide || drawn.senders[sender].is_naive && skew.is_kept;
+        let logs = drawn.sources.iter_mut().filter_map(|source| source.log.as_mut());
+        for log in logs.filter(|log| log.sender == sender && has_order) {
+            log.key_bits = 64;
+        }
+        if drawn.sources.len() >= sources_max {
             break;
         }
     }
@@ -191,19 +230,33 @@ impl SenderPlan {
 
     /// The configuration of its session.
     fn config(&self, sources: &[SourcePlan]) -> SenderConfig {
+        let (name, buffer_bytes) = (self.name.clone(), Some(self.ring_bytes));
+        if self.is_channels {
+            let fragment_bytes_max = PACKET_BYTES_MAX as u64;
+            let link = SourceConfig { fragment_bytes_max, buffer_bytes, ..SourceConfig::default() };
+            let (service, sources) = (Service::Channels, vec![link]);
+            return SenderConfig { name, service, sources, ..SenderConfig::default() };
+        }
         let of = |(log, &source): (u32, &usize)| SourceConfig {
             name: self.log_name(log),
             fragment_bytes_max: sources[source].payload_bytes_max.max(1),
             key_kind: sources[source].log.map_or(KeyKind::Number, |log| log.key_kind),
             key_bits: sources[source].log.map_or(64, |log| log.key_bits),
-            buffer_bytes: Some(self.ring_bytes),
+            buffer_bytes,
             marks: self.marks,
             ..SourceConfig::default()
         };
         let sources = (0..).zip(&self.sources).map(of).collect();
-        let (name, release, has_callbacks) =
-            (self.name.clone(), self.release, self.manners.is_some());
-        SenderConfig { name, sources, release, has_callbacks, ..SenderConfig::default() }
+        let (release, has_callbacks) = (self.release, self.manners.is_some());
+        let skew_bytes = self.skew.asked_bytes;
+        SenderConfig {
+            name,
+            sources,
+            release,
+            skew_bytes,
+            has_callbacks,
+            ..SenderConfig::default()
+        }
     }
 }
 
@@ -240,6 +293,7 @@ pub enum Reaction {
 enum Waiting {
     Fragment { fragment: SentFragment, key: u64, bytes: Vec<u8> },
     Renumber(u64),
+    Packet { slice: u64, part: usize, bytes: Vec<u8> },
 }
 
 /// A fragment that has gone into a log of a source.
@@ -351,6 +405,14 @@ impl FrontEnd {
         self.waiting[log].push_back(Waiting::Renumber(key));
     }
 
+    /// Has the packets of a slice of its link. Heartbeats are its client's.
+    pub fn packets(&mut self, slice: u64, packets: Vec<Packet>) {
+        let samples = packets.into_iter().enumerate().filter(|(_, packet)| !packet.is_heartbeat());
+        let packet =
+            |(part, packet): (_, Packet)| Waiting::Packet { slice, part, bytes: packet.bytes };
+        self.waiting[0].extend(samples.map(packet));
+    }
+
     /// Promises that no lower key of a source follows, unless something waits for room that may.
     /// Says whether it is idle.
     pub fn promise(&mut self, log: usize, key: u64, is_idle: bool) {
@@ -388,6 +450,13 @@ impl FrontEnd {
     /// Puts one thing into a log.
     fn put(&mut self, log: usize, item: &Waiting, index: usize) -> Put {
         match *item {
+            Waiting::Packet { slice, part, ref bytes } => {
+                let put = self.peer.push_packet(bytes);
+                if put == Put::Done {
+                    self.session().logs[log].add(1, ItemKind::Packet { slice, part });
+                }
+                put
+            }
             Waiting::Renumber(key) => {
                 let put = self.peer.renumber(log, key);
                 if put == Put::Done {
@@ -449,6 +518,16 @@ impl FrontEnd {
         }
     }
 
+    /// It was granted so much of a skew.
+    pub fn check_skew(&mut self, granted_bytes: u64) {
+        let SkewPlan { asked_bytes, granted_bytes_max, .. } = self.plan.skew;
+        let is_shared = self.peer.data_connections() < self.plan.sources.len();
+        let most = if is_shared { asked_bytes.min(granted_bytes_max) } else { 0 };
+        if granted_bytes > most {
+            self.blame(|| format!("it is granted a skew of {granted_bytes} bytes, not {most}"));
+        }
+    }
+
     /// What a sender of its name says that has keys of a kind which the run does not take.
     pub fn hello_of_stranger(&self, number: u64) -> Vec<u8> {
         let mut logs = logs(&self.config);
@@ -456,7 +535,8 @@ impl FrontEnd {
             (log.key_kind, log.key_bits) = (KeyKind::Time, 64);
         }
         let of = (number, self.config.name.as_str());
-        Naive::new(of, &logs, self.config.release, Random::new(number)).hello_alone()
+        let skew = self.plan.skew;
+        Naive::new(of, &logs, (self.config.release, skew), Random::new(number)).hello_alone()
     }
 
     /// What it counts itself of its present session must be what it was told.
@@ -488,7 +568,7 @@ fn peer(plan: &SenderPlan, config: &SenderConfig, number: u64, chance: &mut Rand
         return Peer::Client(Box::new(session.expect("a configuration of a sender")));
     }
     let of = (number, config.name.as_str());
-    let mut naive = Naive::new(of, &logs(config), config.release, Random::new(seed));
+    let mut naive = Naive::new(of, &logs(config), (config.release, plan.skew), Random::new(seed));
     (naive.answers_commands, naive.marks_runs) = (plan.manners.is_some(), plan.marks);
     naive.reports = plan.reports;
     Peer::Naive(Box::new(naive))
@@ -506,5 +586,7 @@ fn logs(config: &SenderConfig) -> Vec<LogConfig> {
     config.sources.iter().map(log).collect()
 }
 
-/// The most sources over sessions.
+/// The most sources over sessions, and those of a front-end that has more than connections, less
+/// than one or a few.
 const SOURCES_MAX: usize = 5;
+const SOURCES_WIDE: usize = 18;

@@ -12,8 +12,10 @@
 //! | `network` | connections to nodes, and what the recorder was told over them |
 //! | `node` | a node: its agents, its disk, its lives |
 //! | `world` | the run: clock, deliveries, faults, agents |
+//! | `death` | a recorder that dies, and the next one, which asks the node |
 //! | `oracle` | the rules that every run must obey |
 
+mod death;
 mod network;
 mod node;
 mod oracle;
@@ -31,8 +33,9 @@ use crate::{Fragments, Report, caught};
 
 pub(crate) use self::plan::StoresPlan;
 
-/// What happens to storage nodes: to connections, to nodes, and to their disks; and little memory.
-pub const FAULTS: [Fault; 18] = [
+/// What happens to storage nodes: to connections, to nodes, and to their disks; little memory; and
+/// recorders that are killed.
+pub const FAULTS: [Fault; 19] = [
     Fault::Cut,
     Fault::HalfOpen,
     Fault::Stall,
@@ -51,6 +54,7 @@ pub const FAULTS: [Fault; 18] = [
     Fault::TextError,
     Fault::Full,
     Fault::SmallMemory,
+    Fault::Kill,
 ];
 const CONNECTIONS: Range<usize> = 0..6;
 const NODES: Range<usize> = 6..9;
@@ -64,14 +68,16 @@ pub(crate) fn faults_of(seed: u64) -> Faults {
         let drawn = FAULTS[range].iter().filter(|_| chance.chance(per_thousand));
         drawn.fold(Faults::NONE, |faults, &fault| faults.with(fault))
     };
-    match kind {
+    let faults = match kind {
         0 => Faults::NONE,
         1 => drawn(CONNECTIONS, 400),
         2 => drawn(CONNECTIONS.start..NODES.end, 300).with(Fault::NodeCrash),
         3 => drawn(NODES, 500),
         4 => drawn(DISKS, 300),
         _ => drawn(0..FAULTS.len(), 250),
-    }
+    };
+    let dies = (1..5).contains(&kind) && Random::new(seed ^ 0x6b_11).chance(200);
+    if dies { faults.with(Fault::Kill) } else { faults }
 }
 
 /// Runs a case and checks it.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::PathBuf;
 
 use catchment_codec::{Codec, decode_column};
 use catchment_frame::crc32c;
@@ -13,6 +14,8 @@ use catchment_frame::crc32c;
 /// A file.
 #[derive(Debug)]
 pub struct WalkedFile {
+    /// Where it was found, if that is known.
+    pub path: PathBuf,
     /// Its number in the run.
     pub index: u64,
     /// The run's identity.
@@ -461,6 +464,7 @@ fn header(bytes: &[u8]) -> Result<(WalkedFile, usize, u64), String> {
     };
     let is_stored = |source: &serde_json::Value| source["stored"].as_bool().unwrap_or(true);
     let file = WalkedFile {
+        path: PathBuf::new(),
         index: json["file_index"].as_u64().ok_or("no index")?,
         run: text(&json["run"]),
         entries: list(&json["ledger_entries"]).iter().map(text).collect(),

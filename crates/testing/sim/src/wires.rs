@@ -420,7 +420,7 @@ impl Wires {
                     passed.bytes[0] += count as u64;
                     let record = front_end.sessions.last().expect("a session");
                     let came = |source, what| recorder.came_whole(source, what, now_ns);
-                    if matches!(connection, Connection::Data(_)) {
+                    if matches!(connection, Connection::Data(_)) && !front_end.plan.is_channels {
                         wire.look_at(&piece[..count], record, came);
                     }
                 }
@@ -574,6 +574,10 @@ impl Wire {
         while let Ok(Some(message)) = session::parse(&self.passed[used..], self.messages, CONTROL) {
             used += message.used;
             self.messages = self.messages.wrapping_add(1);
+            if let Ok(Some(Control::Welcome(welcome))) = Control::read(&message) {
+                front_end.check_skew(welcome.skew_bytes);
+                continue;
+            }
             let session = front_end.sessions.last_mut().expect("a session");
             if let Ok(Some(Control::Command(command, ..))) = Control::read(&message) {
                 if let Err(why) = session.commanded(now_ns, life, &command) {

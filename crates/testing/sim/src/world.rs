@@ -25,6 +25,8 @@ use crate::verdict::{self, Watcher};
 use crate::wires::{self, Trouble, Wires};
 use crate::{caught, resume};
 
+mod disturbed;
+
 /// Calls of agents, beyond which a run counts as endless.
 const STEPS_MAX: u64 = 4_000_000;
 /// How long a run may take to end, not counting the time in which its disk hangs.
@@ -320,6 +322,11 @@ impl World<'_> {
     fn send(&mut self, source: usize, packets: Vec<Packet>) {
         let now_ns = self.now_ns();
         let network = self.plan.network;
+        if let Some(index) = self.plan.sender_of_link(source) {
+            let slice = self.sent.sources[source].slices.last().copied().unwrap_or(0);
+            self.front_ends[index].0.packets(slice, packets);
+            return self.pass_at(index, now_ns);
+        }
         if let Some(stream) = self.streams.of(source) {
             self.streams.write(stream, source, &packets);
             let delay_ns = self.network.below(network.delay_ns);
@@ -429,7 +436,8 @@ impl World<'_> {
         self.trace.push(now_ns, Event::Fault(format!("{}: {what:?}", front_end.plan.name)));
         wires.suffer(now_ns, what, front_end, self.recorder.as_mut(), &mut self.network);
         self.pass_at(index, now_ns);
-        if let Some(in_ns) = self.strangers.come_ns(what) {
+        let is_link = self.plan.senders[index].is_channels;
+        if let Some(in_ns) = self.strangers.come_ns(what).filter(|_| !is_link) {
             self.at(now_ns + in_ns, Action::Stranger(index));
         }
     }
@@ -471,7 +479,8 @@ impl World<'_> {
     }
 
     fn flood(&mut self, source: usize, count: u64) {
-        if self.plan.sources.get(source).is_some_and(SourcePlan::waits) {
+        let is_link = self.plan.sender_of_link(source).is_some();
+        if is_link || self.plan.sources.get(source).is_some_and(SourcePlan::waits) {
             return;
         }
         self.note(Fault::Flood);
@@ -595,7 +604,7 @@ impl World<'_> {
         let what = if of_power { "the power fails" } else { "the recorder is killed" };
         self.trace.push(now_ns, Event::Fault(what.to_owned()));
         let Recorder { observer, slots, assembly, mut life, .. } = recorder;
-        (life.last, life.has_crashed, life.was_killed) = (observer.snapshot(), true, !of_power);
+        life.dies(observer.snapshot(), of_power.then_some(&self.files));
         self.lives.push(life);
         self.streams.reset();
         for (front_end, wires) in &mut self.front_ends {
@@ -631,45 +640,6 @@ impl World<'_> {
             self.at(now_ns + S / 2, Action::Stop);
         }
         Ok(())
-    }
-
-    fn freeze(&mut self, until_ns: u64) {
-        self.note(Fault::Freeze);
-        let now_ns = self.now_ns();
-        self.trace.push(now_ns, Event::Fault(format!("the process is stopped until {until_ns}")));
-        let slots = self.recorder.iter_mut().flat_map(|recorder| &mut recorder.slots);
-        slots.for_each(|slot| slot.busy_ns = slot.busy_ns.max(until_ns));
-        self.stall(now_ns, until_ns);
-    }
-
-    /// The recorder, or one of its agents, is stopped for a while, or flooded.
-    fn stall(&mut self, from_ns: u64, until_ns: u64) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.life.stalls.push((from_ns, until_ns));
-        }
-    }
-
-    fn starve(&mut self, until_ns: u64) {
-        let index = self.times.next_u64() as usize;
-        let Some(recorder) = &mut self.recorder else { return };
-        let index = index % recorder.slots.len();
-        let slot = &mut recorder.slots[index];
-        slot.busy_ns = slot.busy_ns.max(until_ns);
-        let what = format!("agent {} is not called until {until_ns}", slot.index);
-        self.note(Fault::Starve);
-        self.stall(self.now_ns(), until_ns);
-        self.trace.push(self.clock.now_ns(), Event::Fault(what));
-    }
-
-    fn hold_receive(&mut self, until_ns: u64) {
-        let now_ns = self.now_ns();
-        let Some(recorder) = &mut self.recorder else { return };
-        let time = (now_ns, until_ns);
-        let Some(index) = recorder.hold_receive(time, self.times.next_u64()) else { return };
-        self.note(Fault::HoldReceive);
-        self.stall(now_ns, until_ns);
-        let what = format!("receive agent {index} is not called until {until_ns}");
-        self.trace.push(now_ns, Event::Fault(what));
     }
 
     /// Calls one of the agents that are due.

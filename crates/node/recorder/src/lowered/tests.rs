@@ -129,3 +129,58 @@ fn data_in_the_clear_beyond_this_machine_are_told_of_each_listener_that_takes_th
     let messages = told(control(), ("10.0.0.1:1", access(TlsRule::Control, false)));
     assert!(messages.contains("without protection") && !messages.contains("in the clear"));
 }
+
+#[test]
+fn a_skew_that_memory_does_not_hold_is_told_with_both_figures() {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let source = |n| crate::config::SourceConfig {
+        fragment_bytes_max: 1 << 16,
+        ..crate::config::SourceConfig::over_session(format!("crate/{n}"), address)
+    };
+    let with = |sources: usize, skew_bytes, memory_bytes| {
+        let sources = (0..sources).map(source).collect();
+        let mut config = RecorderConfig::new(PathBuf::from("runs"), sources);
+        config.access.skew_bytes = skew_bytes;
+        config.memory_bytes = config.memory_bytes_min() + memory_bytes;
+        config.check_values().unwrap();
+        config.lowered_skew()
+    };
+    // A client of 17 sources shares one of its 16 connections; and one of 32 all of them.
+    for (sources, memory_bytes, granted) in
+        [(17, 0, Some("4.19 MB")), (17, 1 << 30, None), (32, 1 << 30, Some("4.19 MB"))]
+    {
+        let lowered = with(sources, 16 << 20, memory_bytes);
+        let expected =
+            granted.map(|bytes| format!("listen.skew_bytes: {bytes} instead of 16.8 MB"));
+        assert_eq!(lowered.is_some(), expected.is_some(), "{sources}: {lowered:?}");
+        let begins = |text: &String| lowered.as_ref().is_some_and(|one| one.starts_with(text));
+        assert!(expected.as_ref().is_none_or(begins), "{sources}: {lowered:?}");
+    }
+    assert_eq!(with(32, 0, 0), None);
+    // Nobody shares a connection.
+    assert_eq!(with(1, 16 << 20, 0), None);
+}
+
+#[test]
+fn two_events_must_fit_beside_what_is_set_aside_for_front_ends() {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let source = |n| crate::config::SourceConfig {
+        fragment_bytes_max: 64 << 20,
+        ..crate::config::SourceConfig::over_session(format!("crate/{n}"), address)
+    };
+    let mut config = RecorderConfig::new(PathBuf::from("runs"), (0..20).map(source).collect());
+    config.build.event_bytes_max = Some(64 << 20);
+    let without = config.two_events_bytes_min();
+    assert_eq!(without, (2 * 20 * 64) << 20);
+    config.access.skew_bytes = 1 << 20;
+    // Ten pairs may share a connection each: twice the skew, and what borders of chunks take.
+    let beside = config.two_events_bytes_min() - without;
+    assert!((20 << 20..32 << 20).contains(&beside), "{beside}");
+    // No more than a quarter of the chunks is set aside.
+    config.access.skew_bytes = 1 << 30;
+    let least = config.two_events_bytes_min();
+    assert!(least.abs_diff(without / 3 * 4) <= 4, "{least} with {without}");
+    config.memory_bytes = config.memory_bytes_min() - 8;
+    let refused = config.check_values().unwrap_err().to_string();
+    assert!(refused.contains("two events of the longest fragments and the skew"), "{refused}");
+}

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::{Chunk, ChunkPool};
 
-/// The part of a pool that its reserves may have.
-const QUARTER: usize = 4;
+/// The part of a pool that its reserves may have: a quarter.
+pub(crate) const RESERVES: usize = 4;
 
 /// What is set aside. It is given up when it is dropped.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Reserve {
         let chunks = full.checked_mul(2)?.checked_add(sources)?;
         let left = chunks.saturating_sub(used);
         let mut free = pool.free.lock();
-        if free.promised + chunks > pool.chunk_count() / QUARTER || left > free.rest() {
+        if free.promised + chunks > pool.chunk_count() / RESERVES || left > free.rest() {
             return None;
         }
         (free.promised, free.set_aside) = (free.promised + chunks, free.set_aside + left);

@@ -86,10 +86,30 @@ impl Log {
         }
     }
 
-    /// Appends the next message to a connection.
+    /// The key and the bytes of the next item, if that is a fragment.
+    pub(super) fn next_fragment(&self) -> Option<(u64, u64)> {
+        let at = self.items.partition_point(|item| item.sequence < self.next);
+        match &self.items.get(at)?.what {
+            What::Fragment { key, bytes } => Some((*key, bytes.len() as u64)),
+            _ => None,
+        }
+    }
+
+    /// No fragment that it sends from now on has a lower key.
+    pub(super) fn low_water(&self) -> u64 {
+        let at = self.items.partition_point(|item| item.sequence < self.next);
+        let mut unsent = self.items.iter().skip(at);
+        let key = unsent.find_map(|item| match item.what {
+            What::Fragment { key, .. } => Some(key),
+            _ => None,
+        });
+        key.unwrap_or_else(|| self.last_key.map_or(0, |key| key + 1))
+    }
+
+    /// Appends the next message to a connection; with `is_single`, of one fragment.
     pub(super) fn compose(
         &mut self,
-        (log, body_bytes_max): (u32, usize),
+        (log, body_bytes_max, is_single): (u32, usize, bool),
         of: &mut Outgoing,
         chance: &mut Random,
     ) {
@@ -101,11 +121,13 @@ impl Log {
                 let in_parts = self.part.is_some()
                     || bytes.len() > body_bytes_max
                     || bytes.len() > 100_000 && chance.chance(500)
-                    || bytes.len() > 1_000 && chance.chance(200)
+                    || bytes.len() > 1_000 && chance.chance(200) && !is_single
                     // It takes a chunk of its own, however short it is.
-                    || !bytes.is_empty() && chance.chance(20);
+                    || !bytes.is_empty() && chance.chance(20) && !is_single;
                 if !in_parts {
-                    return self.compose_fragments((log, body_bytes_max), at, of, chance);
+                    let most = [1, 2, 1 + chance.index(50)][chance.index(3)];
+                    let most = if is_single { 1 } else { most };
+                    return self.compose_fragments((log, body_bytes_max), (at, most), of);
                 }
                 let (key, bytes) = (*key, bytes.clone());
                 self.compose_part((log, sequence, key), (&bytes, body_bytes_max), of, chance);
@@ -189,15 +211,13 @@ impl Log {
         self.next += u64::from(is_last);
     }
 
-    /// Some whole fragments from that one on, in one message.
+    /// So many whole fragments from that one on, in one message.
     fn compose_fragments(
         &mut self,
         (log, body_bytes_max): (u32, usize),
-        at: usize,
+        (at, most): (usize, usize),
         of: &mut Outgoing,
-        chance: &mut Random,
     ) {
-        let most = [1, 2, 1 + chance.index(50)][chance.index(3)];
         let mut body = Vec::new();
         let mut records = Vec::new();
         for item in self.items.iter().skip(at).take(most) {

@@ -166,6 +166,14 @@ impl Network {
         side.stalled_ns = side.stalled_ns.max(until_ns);
     }
 
+    /// The recorder is gone; `is_silent`: nothing says so to nodes.
+    pub(super) fn leave(&self, is_silent: bool) {
+        for Side { there, lines, .. } in &mut self.0.lock().sides {
+            let queues = there.as_ref().filter(|_| !is_silent).map(|(queues, _)| queues);
+            lines.iter_mut().for_each(|line| line.leave(queues));
+        }
+    }
+
     /// What the recorder was told by each node.
     pub(super) fn told(&self) -> Vec<Told> {
         self.0.lock().sides.iter().map(|side| side.told.clone()).collect()
@@ -307,8 +315,16 @@ impl Line {
         }
     }
 
-    /// What is left of it in a new connection.
-    fn reset(&mut self) {
+    /// The recorder leaves it, and the node is told so if that is there.
+    fn leave(&mut self, queues: Option<&Queues>) {
+        if let (Phase::Open(connection), Some(queues)) = (self.phase, queues)
+            && self.over.is_none()
+        {
+            // What was written still arrives, as far as there is room.
+            let bytes: Vec<u8> = self.out.iter().copied().collect();
+            let _taken = queues.write(connection, &bytes);
+            queues.close(connection);
+        }
         *self = Self::default();
     }
 }
@@ -368,17 +384,8 @@ impl Dial for NodeDial {
     }
 
     fn close(&mut self, number: usize) {
-        let side = &mut self.network.0.lock().sides[self.node];
-        let line = &mut side.lines[number];
-        if let (Phase::Open(connection), Some((queues, _))) = (line.phase, &side.there)
-            && line.over.is_none()
-        {
-            // What was written still arrives, as far as there is room.
-            let bytes: Vec<u8> = line.out.iter().copied().collect();
-            let _taken = queues.write(connection, &bytes);
-            queues.close(connection);
-        }
-        line.reset();
+        let Side { there, lines, .. } = &mut self.network.0.lock().sides[self.node];
+        lines[number].leave(there.as_ref().map(|(queues, _)| queues));
     }
 }
 

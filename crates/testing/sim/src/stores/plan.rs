@@ -30,6 +30,8 @@ pub struct StoresPlan {
     pub(super) happenings: Vec<(u64, Happening)>,
     /// When the run is to end.
     pub(super) stop_ns: u64,
+    /// When the recorder dies, if it does, and how long after that another one asks the node.
+    pub(super) death: Option<(u64, u64)>,
 }
 
 /// A storage node.
@@ -90,20 +92,28 @@ impl StoresPlan {
         let interval_ns = [2 * MS, 10 * MS, 30 * MS][chance.index(3)];
         let stop_ns = RUN_NS + (events + 1) * interval_ns + 50 * MS;
         let nodes = [1, 1, 1, 2, 2, 3][chance.index(6)];
+        // A run goes on if one node has all of it.
+        let dies = case.faults.has(Fault::Kill);
+        let nodes = if dies { 1 } else { nodes };
         let nodes: Vec<_> = (0..nodes).map(|node| node_plan(&case, node, stop_ns)).collect();
         let mut happenings = Vec::new();
         for node in 0..nodes.len() {
             befall(&case, node, stop_ns, &mut happenings);
         }
         happenings.sort_unstable();
-        let required = chance.chance(700);
+        let required = chance.chance(700) || dies;
         // Some target is required.
-        let has_folder = !required || chance.chance(200);
+        let has_folder = !required || chance.chance(200) && !dies;
+        let mut deaths = case.chance("death");
+        let died_ns = RUN_NS + deaths.below(stop_ns - RUN_NS + S / 2);
+        let longest_ns = [50 * MS, S, 4 * S][deaths.index(3)];
+        let for_ns = deaths.below(longest_ns);
+        let death = dies.then_some((died_ns, for_ns));
         let target = if has_folder { chance.index(2) } else { 0 };
         let number = has_folder.then_some(target);
         let targets = targets((&case, &mut chance), nodes.len(), (number, required));
         let base = base(case, &sources, targets, &mut chance);
-        Self { base, sources, events, interval_ns, target, nodes, happenings, stop_ns }
+        Self { base, sources, events, interval_ns, target, nodes, happenings, stop_ns, death }
     }
 
     /// How many sources and events it has.

@@ -7,6 +7,7 @@ use catchment_agent::CompletionKind;
 use catchment_fixtures::Random;
 use catchment_ports::{MemoryFiles, VirtualClock};
 
+use super::death::Dead;
 use super::network::{Network, Told};
 use super::node::SimNode;
 use super::plan::{Happening, NodePlan, StoresPlan, What};
@@ -37,19 +38,22 @@ pub(super) struct Outcome<'a> {
     _root: tempfile::TempDir,
 }
 
-struct World<'a> {
-    plan: &'a StoresPlan,
-    clock: VirtualClock,
-    network: Network,
-    recorder: Recorder,
-    nodes: Vec<SimNode>,
+pub(super) struct World<'a> {
+    pub(super) plan: &'a StoresPlan,
+    pub(super) clock: VirtualClock,
+    pub(super) files: MemoryFiles,
+    pub(super) network: Network,
+    /// It has no agents once it has ended, or died.
+    pub(super) recorder: Recorder,
+    pub(super) dead: Option<Dead>,
+    pub(super) nodes: Vec<SimNode>,
     /// Nodes that are to come back, and when; and those that are started again once they have
     /// ended, and how long after that.
     returns: Vec<(u64, usize)>,
     restarts: BTreeMap<usize, u64>,
-    times: Random,
-    happened: BTreeMap<Fault, u64>,
-    trace: &'a mut Trace,
+    pub(super) times: Random,
+    pub(super) happened: BTreeMap<Fault, u64>,
+    pub(super) trace: &'a mut Trace,
 }
 
 /// Runs a plan to its end.
@@ -81,8 +85,10 @@ pub(super) fn run(plan: &StoresPlan, is_traced: bool) -> Result<Outcome<'_>, (St
         let mut world = World {
             plan,
             clock,
+            files: files.clone(),
             network,
             recorder,
+            dead: None,
             nodes,
             returns: Vec::new(),
             restarts: BTreeMap::new(),
@@ -110,8 +116,9 @@ impl World<'_> {
         let (sources, mut sent) = (self.plan.sources.len(), 0);
         let mut happenings = self.plan.happenings.iter().copied().peekable();
         let (mut has_stopped, mut are_calm, mut nodes_stopped) = (false, false, false);
+        let mut death = self.plan.death;
         for step in 0..STEPS_MAX {
-            let is_over = self.recorder.slots.is_empty();
+            let is_over = self.recorder.slots.is_empty() && self.dead.is_none();
             if is_over && !are_calm {
                 are_calm = true;
                 self.calm_nodes();
@@ -126,7 +133,9 @@ impl World<'_> {
             let ahead_ns = [
                 if sent < self.plan.events { self.plan.sent_ns(sent) } else { u64::MAX },
                 if is_over { u64::MAX } else { happenings.peek().map_or(u64::MAX, |one| one.0) },
-                if has_stopped { u64::MAX } else { self.plan.stop_ns },
+                if has_stopped || self.dead.is_some() { u64::MAX } else { self.plan.stop_ns },
+                death.filter(|_| !is_over).map_or(u64::MAX, |(died_ns, _)| died_ns),
+                self.dead.as_ref().map_or(u64::MAX, |dead| dead.due_ns),
                 self.returns.iter().map(|one| one.0).min().unwrap_or(u64::MAX),
                 self.recorder.next_ns(),
                 self.network.next_ns(),
@@ -152,7 +161,14 @@ impl World<'_> {
                 let (_, node) = self.returns.swap_remove(at);
                 self.begin(node);
             }
-            if !has_stopped && self.plan.stop_ns <= now_ns {
+            if let Some((_, for_ns)) = death.take_if(|(died_ns, _)| *died_ns <= now_ns && !is_over)
+            {
+                // The next one is to be stopped, too.
+                has_stopped = false;
+                self.die(for_ns);
+            }
+            self.ask()?;
+            if !has_stopped && self.dead.is_none() && self.plan.stop_ns <= now_ns {
                 has_stopped = true;
                 self.trace.push(now_ns, Event::Told("the run is ended".to_owned()));
                 conductor::stop(now_ns, &mut self.recorder);

@@ -17,7 +17,7 @@ use crate::detector::SentFragment;
 use crate::fault::{Fault, Faults};
 use crate::plan::{MS, S};
 use crate::recorder::Recorder;
-use crate::sessions::{FrontEnd, LogPlan, SenderPlan};
+use crate::sessions::{FrontEnd, LogPlan, SenderPlan, SkewPlan};
 use crate::trace::{Event, Trace};
 use crate::wires::{self, Trouble, Wires};
 
@@ -116,6 +116,9 @@ fn sender(case: &Case, number: usize, are_together: bool) -> SenderPlan {
         marks: false,
         reports: false,
         manners: None,
+        // None is granted where events are built by time.
+        skew: SkewPlan::default(),
+        is_channels: false,
     }
 }
 
