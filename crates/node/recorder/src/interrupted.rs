@@ -19,7 +19,7 @@ impl Recorder {
     /// only target is asked.
     ///
     /// # Errors
-    /// The node does not say it.
+    /// The node does not say it, or something of the run is in the spill of a folder.
     pub fn last_written_ns(
         config: &RecorderConfig,
         name: &str,
@@ -28,6 +28,13 @@ impl Recorder {
         if let Some(asked) = AskedNode::of(config, &targets, name)? {
             let age_ns = asked.ask()?.age_ns;
             return Ok(Some(utc_now().0.saturating_sub(age_ns)));
+        }
+        let is_spilled = |target: &TargetConfig| {
+            target.spill.as_ref().is_some_and(|spill| spill.folder.join(name).exists())
+        };
+        if targets.iter().any(is_spilled) {
+            let why = "a part of it is in the spill of a folder, from which it is forwarded";
+            return Err(RecorderError::NodeTarget { name: name.to_owned(), why });
         }
         let required = targets.iter().filter(|target| target.required);
         let folders = required.flat_map(|target| target.place.folders());
