@@ -222,7 +222,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_removed: "recorded fragments whose files were removed",
   fragments_unconfirmed: "recorded fragments that their disk did not confirm",
   fragments_spilled: "recorded fragments that went through a spill",
-  fragments_forwarded: "spilled fragments that the storage node has now",
+  fragments_forwarded: "spilled fragments that the storage node, or the folder, has now",
   fragment_counts_unconfirmed: "other fragments whose counts the disk did not confirm",
   fragments_time_repeated: "fragments whose time came before",
   fragments_missing: "missing fragments",

@@ -225,10 +225,10 @@ entries! {
     /// not confirm: once such a frame is lost, no other count has them.
     FragmentCountsUnconfirmed = "fragment_counts_unconfirmed", Note;
     /// Recorded fragments in frames that became durable in the spill of a target, whose storage
-    /// node did not take them at that time.
+    /// node or folder did not take them at that time.
     FragmentsSpilled = "fragments_spilled", Note;
-    /// Those of them that became durable at the storage node later, in the same run; counted when
-    /// their spill file is removed.
+    /// Those of them that became durable there later, in the same run; counted when their spill
+    /// file is removed.
     FragmentsForwarded = "fragments_forwarded", Note;
 }
 

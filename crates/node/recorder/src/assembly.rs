@@ -139,7 +139,7 @@ impl Assembly {
             let (name, target) = (parts.name.clone(), target.name.clone());
             let identity = RunIdentity { run, folders, name, target, begins };
             let id = create(&mut stores[0], FileMaker::first_path(&identity, 0));
-            let first = FirstFile { stores, disk: 0, id, entropy };
+            let first = FirstFile { stores, disk: 0, id, entropy, spill: None };
             Ok(TargetPart { waker, way: Way::Files(identity, first) })
         };
         let targets = live.targets.iter().zip(begins).zip(parts.targets).enumerate().map(target);

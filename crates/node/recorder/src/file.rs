@@ -6,12 +6,13 @@ use std::sync::Arc;
 use catchment_agent::{Entropy, FileId, FolderStore, NewFile, OpenError};
 use catchment_frame::{EntryNames, FileHeader, FrameKind, Schema};
 use catchment_model::units::Bytes;
-use catchment_model::{Ledger, RunId};
+use catchment_model::{Entry, Ledger, RunId};
 use catchment_writer::{Disks, FileParts, FrameFile, FrameFiles, STALL_NS, StoreFile};
 
 use crate::beginning::FileBeginning;
 use crate::config::RecorderConfig;
 use crate::live_target::LiveTarget;
+use crate::store_target::SpillParts;
 use crate::target_ledger::FrameTag;
 
 /// Bytes of a TOC beside frames: mostly the schema and the configuration.
@@ -38,6 +39,8 @@ pub(crate) struct FirstFile<S> {
     pub(crate) disk: usize,
     pub(crate) id: FileId,
     pub(crate) entropy: Box<dyn Entropy>,
+    /// Where frames go that the folder does not take now.
+    pub(crate) spill: Option<SpillParts>,
 }
 
 /// The stores of a target's folders, and the frames in them.
@@ -89,6 +92,14 @@ impl Durability {
         }
         for (sum, increment) in self.not_durable.iter_mut().zip(&tag.increment.sources) {
             sum.counted += increment.counted_out();
+        }
+        // The counts of a frame that is held have all that it has.
+        if tag.counts.is_empty() {
+            let sums = self.not_durable.iter_mut().zip(&mut self.fragments);
+            for ((not_durable, all), source) in sums.zip(&tag.increment.sources) {
+                not_durable.recorded += source[Entry::FragmentsRecorded];
+                *all += source[Entry::FragmentsRecorded];
+            }
         }
         self.frames.add(&tag.increment);
         // One that stands for others has none of their fragments.

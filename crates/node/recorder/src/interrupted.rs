@@ -19,7 +19,7 @@ impl Recorder {
     /// are asked. None: nothing of it is anywhere.
     ///
     /// # Errors
-    /// A node does not say it.
+    /// A node does not say it, or something of the run is in the spill of a folder.
     pub fn last_written_ns(
         config: &RecorderConfig,
         name: &str,
@@ -30,6 +30,13 @@ impl Recorder {
             let left = asked.ask(u64::MAX)?;
             let written_ns = utc_now().0.saturating_sub(left.age_ns);
             newest = newest.max(left.header.map(|_| written_ns));
+        }
+        let is_spilled = |target: &TargetConfig| {
+            target.spill.as_ref().is_some_and(|spill| spill.folder.join(name).exists())
+        };
+        if targets.iter().any(is_spilled) {
+            let why = "a part of it is in the spill of a folder, from which it is forwarded";
+            return Err(RecorderError::NodeTarget { name: name.to_owned(), why });
         }
         let required = targets.iter().filter(|target| target.required);
         let folders = required.flat_map(|target| target.place.folders());

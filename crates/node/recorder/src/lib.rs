@@ -34,6 +34,7 @@ mod frame_counts;
 mod frame_feed;
 mod frames;
 mod front_ends;
+mod in_files;
 mod ingest;
 mod intake;
 mod interrupted;

@@ -400,7 +400,10 @@ impl Live {
 
     /// A target's thread has not ended with the run.
     pub(crate) fn set_left(&self, thread: &str, reason: &str) {
-        if let Some(target) = self.of_thread(thread) {
+        // What a folder lacks that hangs is in its spill.
+        if let Some(target) = self.of_thread(thread)
+            && self.targets[target].spill.is_none()
+        {
             self.set_target_state(target, State::Fault { reason: reason.to_owned() });
         }
     }

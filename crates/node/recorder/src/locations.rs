@@ -27,7 +27,7 @@ impl Live {
         let (mut has_files, mut is_listed) = (false, false);
         for target in &self.targets {
             let is_left = target.is_left.load(Relaxed);
-            let is_in_fault = is_left || matches!(*target.state.lock(), State::Fault { .. });
+            let is_in_fault = matches!(*target.state.lock(), State::Fault { .. });
             let files = target.files.lock().clone();
             for one in &target.folders {
                 let one = one.snapshot();
@@ -39,6 +39,7 @@ impl Live {
                 // A disk that does not answer would hold up the end of the run.
                 let result = match one.away {
                     _ if is_in_fault => Err("its target has failed".to_owned()),
+                    _ if is_left => Err("its disk does not answer".to_owned()),
                     Some(away) => Err(away),
                     None => {
                         list_locations(&folder, run, locations).map_err(|error| error.to_string())

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use catchment_agent::{Agent, Waker};
-use catchment_disk::{Disk, DiskConfig, DiskError};
+use catchment_disk::{Disk, DiskConfig, DiskError, EngineChoice};
 use catchment_model::{RunId, Utc};
 use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
@@ -30,6 +30,8 @@ use crate::live::{Live, Observer, RunSummary, Snapshot, State};
 use crate::locations::is_empty_spill;
 use crate::sessions::OfRun;
 use crate::sockets::Sockets;
+use crate::spill::Identity;
+use crate::store_target::SpillParts;
 use crate::target_config::{Place, TargetConfig, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
@@ -101,7 +103,7 @@ pub enum RecorderError {
         /// What differs.
         what: &'static str,
     },
-    /// A storage node that it needs cannot say where it goes on.
+    /// A storage node that it needs cannot say where it goes on, or a part of it is in a spill.
     #[error("cannot continue {name}: {why}")]
     NodeTarget {
         /// The run's name.
@@ -300,13 +302,18 @@ impl Recorder {
             self.spawn(encoder, Plan { priority, ..plan })?;
         }
         let priority = Some(Priority::Data);
-        for ((name, target), (park, required)) in targets.into_iter().zip(parks) {
-            // One that is best effort has what the others leave, and may be late at the end.
+        let live = Arc::clone(&self.live);
+        let of_targets = targets.into_iter().zip(parks).zip(&live.targets);
+        for (((name, target), (park, required)), of_target) in of_targets {
+            // One that is best effort has what the others leave, and may be late at the end. So may
+            // a folder that hangs, whose frames are in its spill.
+            let has_spill = of_target.spill.is_some() && of_target.place.folder().is_some();
             let (cpu, priority) = match required {
                 true => (config.write.cpu, Priority::Data),
                 false => (None, Priority::Background),
             };
-            let (priority, idle, may_be_left) = (Some(priority), Idle::default(), !required);
+            let (priority, idle) = (Some(priority), Idle::default());
+            let may_be_left = !required || has_spill;
             self.spawn(target, Plan { name, cpu, priority, idle, park, may_be_left })?;
         }
         self.spawn(frames, Plan { priority, ..plan("frames", framing) })?;
@@ -543,12 +550,33 @@ fn target_part(
     let mut disk = disk_config(&config.write);
     (disk.name, disk.threads) = (suffix(number, &target.name), Some(Arc::clone(&live.threads)));
     if target.required {
-        return folder_part(disk, identity, (live, number));
+        let of_target = &live.targets[number];
+        let spill = target.spill.as_ref().zip(of_target.spill.as_ref());
+        let spill = spill.map(|(spill, counts)| SpillParts {
+            config: spill.clone(),
+            identity: Identity {
+                node: target.place.shown(),
+                name: identity.name.clone(),
+                run: identity.run,
+                stream: config.stream,
+                variant: of_target.variant.number,
+                begins: live.beginning.sequence,
+            },
+            header: Vec::new(),
+            counts: Arc::clone(counts),
+            entropy: Box::new(SystemEntropy),
+        });
+        // A file system may do a direct write in the call that submits it, as FUSE does: then a
+        // thread of the disk hangs, and not the target's, which spills.
+        if spill.is_some() && disk.engine == EngineChoice::Auto {
+            disk.engine = EngineChoice::Portable;
+        }
+        return folder_part(disk, identity, (live, number), spill);
     }
     let (made_in, made) = crossbeam_channel::bounded(1);
     let of_thread = Arc::clone(live);
     let make = move || {
-        let part = folder_part(disk, identity, (&of_thread, number));
+        let part = folder_part(disk, identity, (&of_thread, number), None);
         if let Err(SendError(Ok((TargetPart { way: Way::Files(identity, first), .. }, _)))) =
             made_in.send(part)
         {
@@ -572,6 +600,7 @@ fn folder_part(
     disk: DiskConfig,
     identity: RunIdentity,
     (live, number): (&Live, usize),
+    spill: Option<SpillParts>,
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let target = &live.targets[number];
     let (mut stores, mut failed): (Vec<Disk>, _) = (Vec::new(), Vec::new());
@@ -606,7 +635,7 @@ fn folder_part(
                 let (waker, sleeper) = (stores[0].waker(), stores[0].sleeper());
                 let waker = Waker::new(move || waker.wake());
                 let entropy = Box::new(SystemEntropy);
-                let first = FirstFile { stores, disk: folder, id, entropy };
+                let first = FirstFile { stores, disk: folder, id, entropy, spill };
                 let way = Way::Files(identity, first);
                 return Ok((TargetPart { waker, way }, Box::new(sleeper)));
             }

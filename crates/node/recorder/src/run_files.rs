@@ -283,7 +283,7 @@ impl<S: FolderStore> RunFiles<S> {
             return;
         }
         if let Some(disk) = self.files.current.as_ref().map(|file| file.id.store)
-            && self.files.store(disk).sync_due(self.now_ns)
+            && (self.files.store(disk).sync_due(self.now_ns) || self.ledger.is_end_held())
         {
             self.sync();
         }
@@ -357,17 +357,14 @@ impl<S: FolderStore> RunFiles<S> {
                     self.folders.begun(&mut self.files, id);
                 }
             }
-            JobKind::Frame(_, tag) if file.failed => {
-                self.ledger.failed(&tag);
-            }
+            JobKind::Frame(_, tag) if file.failed => self.ledger.not_written(id, &tag),
             JobKind::Frame(written, tag) => {
                 self.last.is_recorded = self.end == End::LastFrame;
                 file.recorded(&written);
                 self.last.index_min = self.last.index_min.max(file.index);
                 let FrameSummary { info, frame_bytes, .. } = written.summary;
-                file.attached.recorded(&tag, info.kind, self.ledger.has_links());
-                self.ledger.settle(|one| one.recorded(&tag.begun, id, file.index));
-                self.ledger.recorded(&tag, &info, frame_bytes);
+                file.attached.recorded(&tag, info.kind, self.ledger.has_each_synced());
+                self.ledger.written((id, file.index), &tag, &info, frame_bytes);
             }
             JobKind::Checkpoint(summary) => {
                 file.checkpoint_ended(&summary);
@@ -562,7 +559,7 @@ impl<S: FolderStore> RunFiles<S> {
         match self.files.sync(id) {
             true => {
                 self.folders.disks.ordered(id, CompletionKind::Sync, self.now_ns);
-                self.ledger.settle(|one| one.sync_begun(id));
+                self.ledger.sync_begun(id);
             }
             // Too many syncs are in progress: the next one covers this one, too.
             false => self.files.file(id).attached.sync_refused(),
@@ -575,9 +572,8 @@ impl<S: FolderStore> RunFiles<S> {
         match &completion.result {
             Ok(()) => {
                 let durable = file.attached.sync_done();
-                self.ledger.durable(&durable);
                 self.ledger.of_target().has_epoch.store(true, Release);
-                self.ledger.settle(|one| one.synced(id));
+                self.ledger.synced(id, &durable);
             }
             Err(error) => {
                 let reason = format!("cannot sync {}: {error}", file.path.display());
@@ -599,8 +595,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         match &completion.result {
             Ok(()) => {
-                self.ledger.durable(&file.attached.close_done());
-                self.ledger.settle(|one| one.closed(id));
+                self.ledger.closed(id, &file.attached.close_done());
                 if completion.bytes > file.recorded_end {
                     self.folders.closed(&mut self.files, &file, completion.bytes);
                 }
@@ -624,7 +619,7 @@ impl<S: FolderStore> RunFiles<S> {
                 self.fault(reason, goes_on);
             }
         }
-        self.ledger.settle(|one| one.file_ended(file.index));
+        self.ledger.file_ended(id, file.index);
     }
 
     /// Whether no frame will follow.
@@ -666,9 +661,8 @@ impl<S: FolderStore> RunFiles<S> {
                 if self.files.are_busy() {
                     return Ending::Wait;
                 }
-                let carried = self.ledger.carried().total().iter().any(|(_, count)| count > 0)
-                    || self.ledger.has_positions();
-                let unrecorded = std::mem::take(&mut self.last.is_refused) || carried;
+                let is_refused = std::mem::take(&mut self.last.is_refused);
+                let unrecorded = is_refused || self.ledger.has_unwritten();
                 if unrecorded && !self.last.is_recorded && self.last.tries < TRIES_MAX {
                     // The frame was not recorded: another file is tried.
                     if self.files.current.is_none() {

@@ -1,4 +1,5 @@
-//! The spill of a target: a folder that takes what a required storage node cannot take now.
+//! The spill of a target: a folder that takes what a required storage node, or a folder, cannot
+//! take now. What is said of a node here holds for such a folder, too.
 //!
 //! Each stream has a folder of its own in it, which `STREAM.lock` makes one (spill/identity.rs):
 //!
@@ -37,6 +38,7 @@ mod backlog;
 mod dealt;
 mod ending;
 mod files;
+mod folder;
 pub(crate) mod forward;
 mod identity;
 mod reader;
@@ -348,6 +350,13 @@ impl Spill {
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What the stream's files begin with.
+    pub(crate) fn stream_header(&self) -> io::Result<FileHeader> {
+        // That of spilled files differs.
+        let (header, _) = FileHeader::decode(&self.header_bytes).map_err(io::Error::other)?;
+        Ok(header)
     }
 
     /// The number behind the last frame of the run, if it has ended.

@@ -7,13 +7,19 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::iter::Rev;
+use std::sync::Arc;
+use std::vec::IntoIter;
 
 use catchment_agent::Dial;
 use catchment_frame::{BlockDigest, FrameInfo, FrameKind, qualified};
 use catchment_wire::storage_link::{Close, Column, Data, End, FRAME_BYTES_MAX, Frame, Open};
+use catchment_writer::FrameEncoder;
 
+use crate::column_bytes::ColumnBytes;
 use crate::frames::{FrameHead, SharedColumn};
-use crate::target_ledger::FrameTag;
+use crate::target::encode_own;
+use crate::target_ledger::{FrameTag, TargetLedger};
 
 /// The data connection's number.
 pub(crate) const DATA: usize = 1;
@@ -49,6 +55,31 @@ pub(crate) struct Held {
     /// None of one that was read back from a spill: it counted as durable when it was spilled.
     pub(crate) tag: Option<FrameTag>,
     pub(crate) frame: Outgoing,
+}
+
+impl Held {
+    /// A frame of which the columns come later.
+    pub(crate) fn begin(head: Arc<FrameHead>, ledger: &mut TargetLedger) -> Self {
+        let (counts, increment) = (head.counts.clone(), ledger.begin(&head));
+        let begun = ledger.begin_positions(&head);
+        let frame = Outgoing::begin(&head);
+        Self { tag: Some(FrameTag { head, counts, increment, begun }), frame }
+    }
+
+    /// All columns are there but for the target's own. Returns these, and what the frame adds to
+    /// the ledger.
+    pub(crate) fn own(
+        &mut self,
+        lowered: &[u64],
+        encoder: &mut FrameEncoder<ColumnBytes>,
+    ) -> (Rev<IntoIter<SharedColumn>>, Vec<u8>) {
+        let Some(tag) = &mut self.tag else { unreachable!("a spilled frame has all its columns") };
+        for (counts, &bytes) in tag.counts.iter_mut().zip(lowered) {
+            counts.lowered += bytes;
+        }
+        let own = encode_own(encoder, tag);
+        (own.into_iter().rev(), ledger_of(tag))
+    }
 }
 
 /// Frames to be sent, the next ones first or behind others that are sent.
@@ -502,7 +533,7 @@ fn place_of(column: &SharedColumn, mut offset: usize) -> (usize, usize) {
 }
 
 /// What a frame adds to the ledger of the files that have it.
-pub(crate) fn ledger_of(tag: &FrameTag) -> Vec<u8> {
+fn ledger_of(tag: &FrameTag) -> Vec<u8> {
     let mut sum = tag.increment.clone();
     // One that stands for others has none of their fragments.
     if tag.head.info.kind != FrameKind::SKIPPED {

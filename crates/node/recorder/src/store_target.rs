@@ -44,16 +44,15 @@ use crate::frames::{FrameHead, SharedColumn};
 use crate::live::State;
 use crate::settlement::BegunFrame;
 use crate::spill::Backlog;
-use crate::store_feed::{Held, HeldColumn, Outgoing, ledger_of};
+use crate::store_feed::{Held, HeldColumn, Outgoing};
 use crate::store_link::Happened;
 use crate::store_nodes::{StoreNodes, StoreParts};
-use crate::target::encode_own;
-use crate::target_ledger::{FrameTag, TargetLedger};
+use crate::target_ledger::TargetLedger;
 use crate::target_queue::{Answer, Item, TargetInput};
 
 mod spilling;
 
-pub(crate) use spilling::SpillParts;
+pub(crate) use spilling::{RETRY_NS, STUCK_NS, SpillParts};
 
 /// The longest time to the next cycle while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
@@ -193,15 +192,12 @@ impl StoreTarget {
     }
 
     fn hold(&mut self, head: Arc<FrameHead>) {
-        let (counts, increment) = (head.counts.clone(), self.ledger.begin(&head));
-        let begun = self.ledger.begin_positions(&head);
-        let frame = Outgoing::begin(&head);
-        let tag = Some(FrameTag { head, counts, increment, begun });
-        self.end = frame.end();
+        let held = Held::begin(head, &mut self.ledger);
+        self.end = held.frame.end();
         if self.nodes.held().next().is_none() {
             self.waits_ns = self.now_ns;
         }
-        self.nodes.begin(Held { tag, frame });
+        self.nodes.begin(held);
     }
 
     fn take_column(&mut self, column: SharedColumn) {
@@ -220,13 +216,8 @@ impl StoreTarget {
         let Some(held) = self.nodes.unfinished(0) else {
             unreachable!("a frame's end follows its beginning")
         };
-        let Some(tag) = &mut held.tag else { unreachable!("a spilled frame has all its columns") };
-        for (counts, &bytes) in tag.counts.iter_mut().zip(lowered) {
-            counts.lowered += bytes;
-        }
-        let own = encode_own(&mut self.encoder, tag);
-        let ledger = ledger_of(tag);
-        self.nodes.add(own.into_iter().rev());
+        let (own, ledger) = held.own(lowered, &mut self.encoder);
+        self.nodes.add(own);
         self.nodes.finish(ledger);
     }
 
@@ -563,8 +554,11 @@ impl StoreTarget {
     }
 }
 
-/// These frames are durable at a node, or in the spill. Returns their fragments, by source.
-fn settle<'a>(ledger: &mut TargetLedger, frames: impl Iterator<Item = &'a Held>) -> Vec<u64> {
+/// These frames are durable at their place, or in the spill. Returns their fragments, by source.
+pub(crate) fn settle<'a>(
+    ledger: &mut TargetLedger,
+    frames: impl Iterator<Item = &'a Held>,
+) -> Vec<u64> {
     let mut fragments = Vec::new();
     for Held { tag, frame } in frames {
         // One that was spilled is settled.

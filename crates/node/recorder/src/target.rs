@@ -20,6 +20,8 @@
 //! being copied until all are copied, so that a frame under way goes to a file on another disk, as
 //! a whole.
 //!
+//! Where the folder has a spill, frames are held until they are durable (target/holding.rs).
+//!
 //! One frame is under way at a time: *offered*, until a file and room for it are available; then
 //! *copied*, column by column as they come. Last comes a column of the target's own: the ledger's
 //! counts since its frame before. The agent never blocks: it returns, and the store or the frames
@@ -44,8 +46,13 @@ use crate::file_steps::{Admission, Ending};
 use crate::frames::{FrameHead, SharedColumn};
 use crate::run_files::RunFiles;
 use crate::settlement::BegunFrame;
+use crate::store_target::SpillParts;
 use crate::target_ledger::FrameTag;
 use crate::target_queue::{Answer, Item, TargetInput, out_of_chunks};
+
+mod holding;
+
+use holding::Holding;
 
 /// The longest time to the next cycle while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
@@ -74,6 +81,8 @@ pub(crate) struct Target<S: FolderStore> {
     frame_header_bytes: u64,
     /// Bytes copied in one cycle.
     cycle_bytes: usize,
+    /// With a spill: frames until they are durable.
+    holding: Option<Box<Holding>>,
 }
 
 /// A frame that waits for a file and for room, or is being copied.
@@ -135,8 +144,15 @@ enum Step {
 }
 
 impl<S: FolderStore> Target<S> {
-    pub(crate) fn new(config: &RecorderConfig, input: TargetInput, files: RunFiles<S>) -> Self {
+    pub(crate) fn new(
+        config: &RecorderConfig,
+        input: TargetInput,
+        mut files: RunFiles<S>,
+        spill: Option<SpillParts>,
+    ) -> Self {
+        let holding = spill.map(|spill| Box::new(Holding::new(config, spill, files.ledger())));
         Self {
+            holding,
             now_ns: 0,
             input,
             files,
@@ -176,6 +192,9 @@ impl<S: FolderStore> Target<S> {
         if let Some(offered) = self.offered.take() {
             return if self.admit(offered) { Step::Done } else { wait };
         }
+        if self.holding.is_some() {
+            return self.next_held();
+        }
         match self.input.next() {
             Ok(Item::Begin(head)) => {
                 self.offered = Some(CurrentFrame::new(head));
@@ -201,15 +220,20 @@ impl<S: FolderStore> Target<S> {
                 unreachable!("columns follow a frame's beginning")
             }
             Err(TryRecvError::Empty) => wait,
-            Err(TryRecvError::Disconnected) => match self.files.end() {
-                Ending::Again => Step::Done,
-                Ending::Wait => wait,
-                Ending::LastFrame => {
-                    self.offer_last();
-                    Step::Done
-                }
-                Ending::Ended => Step::Ended,
-            },
+            Err(TryRecvError::Disconnected) => self.end(),
+        }
+    }
+
+    /// Continues the run's end, when all frames but the last have been copied.
+    fn end(&mut self) -> Step {
+        match self.files.end() {
+            Ending::Again => Step::Done,
+            Ending::Wait => Step::Wait(self.now_ns + IDLE_NS),
+            Ending::LastFrame => {
+                self.offer_last();
+                Step::Done
+            }
+            Ending::Ended => Step::Ended,
         }
     }
 
@@ -225,6 +249,10 @@ impl<S: FolderStore> Target<S> {
                 self.offered = Some(offered);
                 // A checkpoint, or a file, may have been begun.
                 return self.files.sink().has_pages();
+            }
+            Admission::Refused if self.holding.is_some() => {
+                self.offered = Some(offered);
+                return false;
             }
             Admission::Refused if offered.is_begun => {
                 self.files.ledger().failed(&offered.tag);
@@ -259,6 +287,9 @@ impl<S: FolderStore> Target<S> {
     fn begin(&mut self, mut frame: CurrentFrame) -> bool {
         let head = &frame.tag.head;
         let begins_file = self.files.begin_frame(head);
+        if let Some(holding) = &mut self.holding {
+            holding.goes_to_file(head);
+        }
         if !frame.is_begun {
             frame.tag.increment = self.files.ledger().begin(head);
             frame.tag.begun = self.files.ledger().begin_positions(head);
@@ -346,7 +377,9 @@ impl<S: FolderStore> Target<S> {
                 if self.files.sink().stores() > 1 {
                     frame.copied.push(Item::End(lowered));
                 }
-                frame.own = encode_own(&mut self.encoder, &frame.tag);
+                if self.holding.is_none() {
+                    frame.own = encode_own(&mut self.encoder, &frame.tag);
+                }
                 (frame.column, frame.has_own) = (frame.own.pop(), true);
             }
             Item::Begin(_) | Item::NotTaken(_) | Item::Last(..) => {
@@ -421,7 +454,12 @@ impl<S: FolderStore> Agent for Target<S> {
             self.leave_chunks();
         }
         let mut budget = self.cycle_bytes;
-        let mut done = self.files.poll(now_ns);
+        let mut done = self.files.poll(now_ns) + self.look_after_held();
+        if self.is_spilled_whole() {
+            self.end_holding();
+            self.files.ledger().settle(|one| one.end());
+            return Work::ended();
+        }
         loop {
             match self.step(&mut budget) {
                 Step::Done => {
@@ -433,6 +471,7 @@ impl<S: FolderStore> Agent for Target<S> {
                 }
                 Step::Budget => return Work::again(done + 1),
                 Step::Ended => {
+                    self.end_holding();
                     // What has completed since is waited for no longer.
                     let _completed = self.files.poll(now_ns);
                     self.files.ledger().settle(|one| one.end());

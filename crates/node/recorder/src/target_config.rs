@@ -32,10 +32,10 @@ pub struct TargetConfig {
     /// Bytes of columns that may wait for a target that is not required; none: a twentieth of the
     /// memory budget.
     pub queue_bytes: Option<u64>,
-    /// Bytes of columns that are held for a required storage node until they are durable there;
-    /// none: half of the chunks. Those of one frame always are.
+    /// Bytes of columns that are held for a required storage node, or a folder with a spill, until
+    /// they are durable there; none: half of the chunks. Those of one frame always are.
     pub hold_bytes: Option<u64>,
-    /// What takes the frames that a required storage node cannot take now.
+    /// What takes the frames that a required storage node, or a folder, cannot take now.
     pub spill: Option<SpillConfig>,
 }
 
@@ -125,6 +125,18 @@ impl Place {
         }
     }
 
+    /// Where it is, in messages and in a spill: of a storage node, the address or all addresses; of
+    /// a folder, the absolute path.
+    pub fn shown(&self) -> String {
+        let absolute = |folder: &Path| std::path::absolute(folder).unwrap_or(folder.to_owned());
+        match self {
+            Self::Node(node) => node.shown(),
+            Self::Folders(_) | Self::None => {
+                self.folder().map_or(String::new(), |folder| absolute(folder).display().to_string())
+            }
+        }
+    }
+
     /// The first of its folders.
     pub fn folder(&self) -> Option<&Path> {
         self.folders().first().map(PathBuf::as_path)
@@ -160,7 +172,7 @@ impl TargetConfig {
     /// Bytes of columns that may wait for it; one column always may.
     pub(crate) fn queue_bytes_max(&self, config: &RecorderConfig) -> u64 {
         match self.required {
-            true if matches!(self.place, Place::Node(_)) => {
+            true if matches!(self.place, Place::Node(_)) || self.spill.is_some() => {
                 self.hold_bytes.unwrap_or(config.chunk_bytes() / 2)
             }
             true => config.target_queue_bytes(),

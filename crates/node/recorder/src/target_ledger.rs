@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use catchment_agent::Presence;
 use catchment_frame::{FrameInfo, FrameKind};
 use catchment_model::{Entry, Ledger, SourceId};
+use catchment_writer::StoreFile;
 
 use crate::file::OpenFile;
 use crate::frame_counts::SourceCounts;
 use crate::frames::{FrameHead, joined};
+use crate::in_files::InFiles;
 use crate::live::{Live, State};
 use crate::live_target::LiveTarget;
 use crate::settlement::{BegunFrame, Settlement};
@@ -43,6 +45,9 @@ pub(crate) struct TargetLedger {
     missing: Vec<FrameInfo>,
     /// If there are link sources.
     settlement: Option<Settlement>,
+    /// Of a folder with a spill: its frames are held, and counted, by its agent until they are
+    /// durable in the folder's files, of which this says how far, or in the spill.
+    held: Option<InFiles>,
 }
 
 impl TargetLedger {
@@ -51,7 +56,26 @@ impl TargetLedger {
         let begins = &live.beginning.targets[target];
         let (carried, missing) = (begins.carried.clone(), begins.missing.into_iter().collect());
         let settlement = Settlement::of(live, target);
-        Self { live: Arc::clone(live), target, carried, missing, settlement }
+        Self { live: Arc::clone(live), target, carried, missing, settlement, held: None }
+    }
+
+    /// From now on frames are held until they are durable, and come again if they fail.
+    pub(crate) fn hold(&mut self) {
+        let begins = &self.live.beginning;
+        let mut frames = begins.common.clone();
+        frames.add(&begins.targets[self.target].ledger);
+        self.of_target().variant.mask(&mut frames.sources);
+        self.held = Some(InFiles::behind(frames.since(&self.carried), begins.sequence));
+    }
+
+    /// The number of the first frame.
+    pub(crate) fn begins(&self) -> u64 {
+        self.live.beginning.sequence
+    }
+
+    /// What is durable in files of frames that are held.
+    pub(crate) fn held(&mut self) -> Option<&mut InFiles> {
+        self.held.as_mut()
     }
 
     pub(crate) fn of_target(&self) -> &LiveTarget {
@@ -73,6 +97,11 @@ impl TargetLedger {
         self.live.is_ending.load(Relaxed)
     }
 
+    /// Whether the run's end waits for frames to be durable, which are held until then.
+    pub(crate) fn is_end_held(&self) -> bool {
+        self.held.is_some() && self.is_ending()
+    }
+
     /// Shows why the target's storage node takes nothing now, or that it does.
     pub(crate) fn set_away(&self, away: Option<String>) {
         *self.of_target().away.lock() = away;
@@ -91,9 +120,11 @@ impl TargetLedger {
         }
     }
 
-    /// The target's ledger: what is common, and its own.
+    /// The target's ledger: what is common, and its own. Where frames are held, what those count
+    /// that are written.
     pub(crate) fn total(&self) -> Ledger {
-        self.of_target().total(&self.live.ledger)
+        let total = || self.of_target().total(&self.live.ledger);
+        self.held.as_ref().map_or_else(total, InFiles::total)
     }
 
     /// Counts that no frame of the target has.
@@ -235,17 +266,84 @@ impl TargetLedger {
         }
     }
 
-    /// Whether there are link sources.
-    pub(crate) fn has_links(&self) -> bool {
-        self.settlement.is_some()
+    /// Whether each frame is to be synced, also one without fragments: there are link sources, or
+    /// frames are held.
+    pub(crate) fn has_each_synced(&self) -> bool {
+        self.settlement.is_some() || self.held.is_some()
     }
 
     /// Has the next table of a file state what is known of its recorded frames: the sum of their
-    /// counts, and the newest positions up to the last one.
+    /// counts, and the newest positions up to the last one. Where frames are held, positions stand
+    /// in these alone: some that are settled are in the spill, and in no file.
     pub(crate) fn state_in(&mut self, file: &mut OpenFile) {
         let sum = file.attached.frames().clone();
         file.set_frames_ledger(&sum);
-        self.settle(|one| one.state_in(file));
+        if self.held.is_none() {
+            self.settle(|one| one.state_in(file));
+        }
+    }
+
+    /// A frame is written to a file.
+    pub(crate) fn written(
+        &mut self,
+        (file, index): (StoreFile, u32),
+        tag: &FrameTag,
+        info: &FrameInfo,
+        frame_bytes: u64,
+    ) {
+        if let Some(held) = &mut self.held {
+            return held.recorded(file, info.numbers().1.saturating_add(1), &tag.increment);
+        }
+        self.settle(|one| one.recorded(&tag.begun, file, index));
+        self.recorded(tag, info, frame_bytes);
+    }
+
+    /// A frame could not be written to a file.
+    pub(crate) fn not_written(&mut self, file: StoreFile, tag: &FrameTag) {
+        match &mut self.held {
+            Some(held) => held.failed(file, tag.head.info.sequence),
+            None => self.failed(tag),
+        }
+    }
+
+    /// A sync of what is written to a file has begun.
+    pub(crate) fn sync_begun(&mut self, file: StoreFile) {
+        match &mut self.held {
+            Some(held) => held.sync_begun(file),
+            None => self.settle(|one| one.sync_begun(file)),
+        }
+    }
+
+    /// It has succeeded, and has made these fragments durable, by source.
+    pub(crate) fn synced(&mut self, file: StoreFile, fragments: &[u64]) {
+        if let Some(held) = &mut self.held {
+            return held.synced(file);
+        }
+        self.durable(fragments);
+        self.settle(|one| one.synced(file));
+    }
+
+    /// A file is closed, which has made these fragments durable, by source.
+    pub(crate) fn closed(&mut self, file: StoreFile, fragments: &[u64]) {
+        // Of held frames, its end says so.
+        if self.held.is_none() {
+            self.durable(fragments);
+            self.settle(|one| one.closed(file));
+        }
+    }
+
+    /// Nothing more becomes of a file.
+    pub(crate) fn file_ended(&mut self, file: StoreFile, index: u32) {
+        match &mut self.held {
+            Some(held) => held.ended(file),
+            None => self.settle(|one| one.file_ended(index)),
+        }
+    }
+
+    /// Whether something is in no frame at the run's end. Held frames are all written then.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        let has_carried = || self.carried.total().iter().any(|(_, count)| count > 0);
+        self.held.is_none() && (has_carried() || self.has_positions())
     }
 
     /// Does something with the settlement of frames, if there are link sources.

@@ -557,7 +557,8 @@ fn what_a_storage_node_cannot_do_is_refused() {
         ("folder = \"f\"\ntoken_file = \"t\"", "expected kind = \"store\" beside it"),
         ("folder = \"f\"\nhold_bytes = \"1 MiB\"", "of a required target of kind"),
         ("kind = \"store\"\naddress = \"a:1\"\ntrends = true", "expected false"),
-        ("folder = \"f\"\nspill = \"s\"\nspill_bytes = \"1 GiB\"", "of a required target of kind"),
+        ("folders = [\"f\", \"g\"]\nspill = \"s\"\nspill_bytes = \"1 GiB\"", "or of one folder"),
+        ("folder = \"f\"\nspill = \"f/s\"\nspill_bytes = \"1 GiB\"", "apart from the target's own"),
         ("kind = \"store\"\naddress = \"a:1\"\nspill = \"s\"", "expected spill_bytes"),
         ("kind = \"store\"\naddress = \"a:1\"\nspill_bytes = \"1 GiB\"", "expected spill = "),
     ] {

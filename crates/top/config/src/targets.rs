@@ -126,11 +126,23 @@ fn target(
     }
     let hold_bytes = low.hold_bytes.map(u64::from);
     let is_node = matches!(place, Place::Node(_));
-    if hold_bytes.is_some() && !(is_node && required) {
-        let message = "expected it of a required target of kind = \"store\" alone";
+    let may_spill = required && (is_node || place.folders().len() == 1);
+    let spill = spill(located, (index, low), may_spill)?;
+    if hold_bytes.is_some() && !(required && (is_node || spill.is_some())) {
+        let message =
+            "expected it of a required target of kind = \"store\", or with a spill, alone";
         return Err(located.error(&key("hold_bytes"), message));
     }
-    let spill = spill(located, (index, low), is_node && required)?;
+    if let (Some(spill), Some(folder)) = (&spill, place.folder()) {
+        if folder.to_string_lossy().contains('\n') {
+            let message = "expected a path without line breaks: the spill says whose frames it has";
+            return Err(located.error(&key("folder"), message));
+        }
+        if spill.folder.starts_with(folder) || folder.starts_with(&spill.folder) {
+            let message = "expected a folder apart from the target's own, on another disk";
+            return Err(located.error(&key("spill"), message));
+        }
+    }
     let has_trends = required && place != Place::None && !is_node;
     if low.trends == Some(true) && !has_trends {
         let message = "expected false, or a required folder: trends of all folders are written by \
@@ -179,7 +191,8 @@ fn spill(
         (Some(folder), Some(bytes)) => (folder.clone(), u64::from(bytes)),
     };
     if !may_spill {
-        return error("spill", "expected it of a required target of kind = \"store\" alone");
+        let message = "expected it of a required target of kind = \"store\" or of one folder alone";
+        return error("spill", message);
     }
     if folder.as_os_str().is_empty() {
         return error("spill", NO_FOLDER);

@@ -259,6 +259,29 @@ fn a_target_has_one_folder_or_several_different_ones() {
 }
 
 #[test]
+fn a_required_target_of_one_folder_may_have_a_spill_apart_from_it() {
+    let with = |keys: &str| format!("{TWO}\n[[targets]]\nname = \"far\"\n{keys}\n");
+    let spill = "spill = \"/near/spill\"\nspill_bytes = \"1 GiB\"";
+    let text = with(&format!("folder = \"/far\"\nhold_bytes = \"8 MiB\"\n{spill}"));
+    let high = check(Path::new("run.toml"), &text).unwrap();
+    let target = &high.recorder.targets[0];
+    assert_eq!(target.spill.as_ref().map(|spill| spill.bytes_max), Some(1 << 30));
+    assert_eq!(target.hold_bytes, Some(8 << 20));
+    for (keys, expected) in [
+        ("folders = [\"/a\", \"/b\"]", "expected it of a required target"),
+        ("folder = \"/a\"\nrole = \"best-effort\"", "expected it of a required target"),
+        ("folder = \"/near\"", "expected a folder apart from the target's own"),
+        ("folder = \"/near/spill/a\"", "expected a folder apart from the target's own"),
+        ("folder = \"\"\"a\nb\"\"\"", "expected a path without line breaks"),
+    ] {
+        let text = message(&with(&format!("{keys}\n{spill}")));
+        assert!(text.contains(expected), "{text}");
+    }
+    let text = message(&with("folder = \"/a\"\nhold_bytes = \"8 MiB\""));
+    assert!(text.contains("or with a spill, alone"), "{text}");
+}
+
+#[test]
 fn a_store_has_one_node_or_several_different_ones_and_may_have_a_spill() {
     let with =
         |keys: &str| format!("{TWO}\n[[targets]]\nname = \"far\"\nkind = \"store\"\n{keys}\n");

@@ -224,7 +224,7 @@ pub struct Target {
     /// behind, or keeps nothing), fragments_discarded_disk (its disk failed), fragments_removed,
     /// fragments_unconfirmed (a sync or the close of their file failed), fragments_spilled (they
     /// became durable in the spill), fragments_forwarded (those of them that became durable at the
-    /// storage node later, in this run).
+    /// storage node, or in the folder, later, in this run).
     pub ledger: BTreeMap<String, u64>,
 }
 
@@ -271,7 +271,7 @@ pub struct Spill {
     pub target: String,
     /// The folder.
     pub folder: String,
-    /// The storage node for which it is, or the nodes.
+    /// The storage node for which it is, or the nodes; or the folder.
     pub node: String,
     /// The most bytes in it.
     pub bytes_max: u64,
@@ -280,7 +280,7 @@ pub struct Spill {
     /// Their stored bytes.
     pub bytes_spilled: u64,
     /// Frames of this run, or the last one, and of earlier ones since the program began, that are
-    /// durable at the node and there no more.
+    /// durable at the node, or in the folder, and there no more.
     pub frames_forwarded: u64,
     /// Bytes of the files that had them.
     pub bytes_forwarded: u64,

@@ -138,7 +138,8 @@ impl Rig {
             let identity = RunIdentity { run: RunId([7; 16]), folders, name, target, begins };
             let id = store.create(&FileMaker::first_path(&identity, 0));
             let entropy = Box::new(Random::new(number as u64 + 9));
-            let first = FirstFile { stores: vec![store], disk: 0, id, entropy };
+            let stores = vec![store];
+            let first = FirstFile { stores, disk: 0, id, entropy, spill: None };
             TargetPart { waker, way: Way::Files(identity, first) }
         };
         let targets = config.targets().iter().enumerate().map(part).collect();

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::{Next, Spill};
 use crate::store_feed::{Feed, Held, Outgoing};
 use crate::store_nodes::StoreNodes;
+use crate::target_ledger::TargetLedger;
 
 /// Frames that were spilled, and how far they are sent.
 pub(crate) struct Backlog {
@@ -14,6 +15,9 @@ pub(crate) struct Backlog {
     /// The number of the next one to be read.
     next: u64,
 }
+
+/// Nothing more is spilled.
+pub(crate) struct AllRead;
 
 impl Backlog {
     pub(crate) fn new(spill: Spill) -> Self {
@@ -34,23 +38,48 @@ impl Backlog {
         self.frames.drain(..sent);
         feed.released(sent);
         if self.frames.is_empty() && !feed.is_within_frame() {
-            match self.spill.read(self.next) {
-                Next::Frame(frame) => self.frames.push_back(*frame),
-                Next::Missing(until) => {
-                    let stand_in = self.spill.stand_in(self.next, until);
-                    let lost = until - self.next;
-                    self.count_lost(until, lost, say);
-                    self.frames.push_back(stand_in);
-                }
-                Next::Later(why) => {
-                    say(format!("a spilled frame cannot be read now: {why}"));
-                    return true;
-                }
-                Next::End => return false,
+            match self.read(say) {
+                Ok(frame) => self.frames.extend(frame),
+                Err(AllRead) => return false,
             }
-            self.next = self.frames.back().map_or(self.next, Outgoing::end);
         }
         true
+    }
+
+    /// Reads the next frame for the only node, or for a folder. What cannot be read is stood for,
+    /// so that the rest can follow. None if it cannot be read now.
+    ///
+    /// # Errors
+    /// There is nothing more to be read.
+    pub(crate) fn read(
+        &mut self,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Option<Outgoing>, AllRead> {
+        let frame = match self.spill.read(self.next) {
+            Next::Frame(frame) => *frame,
+            Next::Missing(until) => {
+                let stand_in = self.spill.stand_in(self.next, until);
+                let lost = until - self.next;
+                self.count_lost(until, lost, say);
+                stand_in
+            }
+            Next::Later(why) => {
+                say(format!("a spilled frame cannot be read now: {why}"));
+                return Ok(None);
+            }
+            Next::End => return Err(AllRead),
+        };
+        self.next = frame.end();
+        Ok(Some(frame))
+    }
+
+    /// Removes the folder, all of which was forwarded. What stays in it is warned of.
+    pub(crate) fn finish(self, ledger: &TargetLedger) {
+        match self.spill.finish() {
+            Ok(None) => {}
+            Ok(Some(warning)) => ledger.warn_once(warning),
+            Err(error) => ledger.warn_once(format!("cannot remove the spill: {error}")),
+        }
     }
 
     /// The number of the frame that is read next.

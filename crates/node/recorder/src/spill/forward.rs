@@ -1,5 +1,5 @@
 //! Forwarding what earlier runs have left in the spills of a configuration's targets, whether a run
-//! is on or not.
+//! is on or not: to storage nodes, or into the run's files in a folder (spill/folder.rs).
 //!
 //! One thread for each spill takes its streams one after the other, the oldest first, and sends the
 //! frames that the node lacks. A stream whose run is on is locked by its target, which forwards it
@@ -28,6 +28,7 @@ use catchment_telemetry::{Clock, ThreadTimes};
 use parking_lot::Mutex;
 
 use super::dealt::Dealt;
+use super::folder::ToFolder;
 use super::{
     Backlog, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder,
     removed_words,
@@ -64,7 +65,7 @@ pub struct SpillState {
     pub target: String,
     /// The folder.
     pub folder: PathBuf,
-    /// The storage node for which it is.
+    /// The storage node, or the folder, for which it is.
     pub node: String,
     /// The most bytes in it.
     pub bytes_max: u64,
@@ -78,7 +79,9 @@ pub struct SpillState {
 struct Watched {
     target: String,
     config: SpillConfig,
-    node: NodeConfig,
+    place: Place,
+    /// Bytes of a file in a folder before the next is begun.
+    file_bytes: u64,
     counts: Arc<SpillCounts>,
     problems: Mutex<Problems>,
 }
@@ -104,11 +107,12 @@ impl Forwarding {
             Threads::new(Clock::start(), Arc::new(ThreadTimes::default()), Arc::new(Events));
         let mut forwarding = Self { stop, spills: Vec::new(), threads };
         for target in config.targets() {
-            let (Place::Node(node), Some(spill)) = (&target.place, &target.spill) else { continue };
+            let Some(spill) = &target.spill else { continue };
             let watched = Arc::new(Watched {
                 target: target.name.clone(),
                 config: spill.clone(),
-                node: node.clone(),
+                place: target.place.clone(),
+                file_bytes: config.write.file_bytes,
                 counts: Arc::default(),
                 problems: Mutex::default(),
             });
@@ -136,7 +140,7 @@ impl Forwarding {
             SpillState {
                 target: watched.target.clone(),
                 folder: watched.config.folder.clone(),
-                node: watched.node.shown(),
+                node: watched.place.shown(),
                 bytes_max: watched.config.bytes_max,
                 counts: watched.counts.read(),
                 problems: problems.all().cloned().collect(),
@@ -200,6 +204,7 @@ struct Forwarder {
 
 /// A stream that is forwarded.
 enum Sending {
+    ToFolder(Box<ToFolder>),
     ToOne(Box<ToOne>),
     Dealt(Box<Dealt>),
 }
@@ -287,13 +292,14 @@ impl Forwarder {
             Found::Foreign(why) => return Ok(Taken::Foreign(why)),
         };
         if lock.is_forwarded {
-            let why = "all that could be sent is at the node; what is left was damaged";
+            let why = "all that could be forwarded is there; what is left was damaged";
             return Ok(Taken::Foreign(why.to_owned()));
         }
-        let node = &self.watched.node.shown();
-        if lock.identity.node != *node {
+        let place = &self.watched.place.shown();
+        if lock.identity.node != *place {
+            let kind = if lock.identity.is_folder() { "folder" } else { "node" };
             let other = &lock.identity.node;
-            return Ok(Taken::Foreign(format!("it is for the node {other}, not for {node}")));
+            return Ok(Taken::Foreign(format!("it is for the {kind} {other}, not for {place}")));
         }
         if Spill::is_blank(folder).map_err(|error| error.to_string())? {
             let lost = lock.count_removed(|_| false);
@@ -306,7 +312,12 @@ impl Forwarder {
         }
         lock.set_taken().map_err(|error| error.to_string())?;
         let spill = Spill::left(lock, folder, &self.watched.counts)?;
-        match links_of(&spill, &self.watched.node) {
+        let Some(node) = self.watched.place.node() else {
+            let folder = self.watched.place.folder().unwrap_or(folder);
+            let to_folder = ToFolder::new(spill, folder, self.watched.file_bytes);
+            return Ok(Taken::Sending(Sending::ToFolder(Box::new(to_folder))));
+        };
+        match links_of(&spill, node) {
             Ok(links) => Ok(Taken::Sending(Sending::new(spill, links))),
             Err(why) => {
                 self.watched.leave(spill, 0);
@@ -320,6 +331,7 @@ impl Forwarder {
         match &mut self.sending {
             None => (0, None),
             Some(Sending::ToOne(one)) => one.forward(now_ns, &self.watched),
+            Some(Sending::ToFolder(one)) => one.forward(now_ns, &mut |text| self.watched.say(text)),
             Some(Sending::Dealt(dealt)) => {
                 let outcome = dealt.forward(now_ns, &mut |text| self.watched.say(text));
                 self.watched.problems.lock().away = dealt.away();
@@ -371,6 +383,7 @@ impl Sending {
     /// What is left of it, and the number below which all is durable.
     fn into_spill(self) -> (Spill, u64) {
         match self {
+            Self::ToFolder(one) => one.into_spill(),
             Self::ToOne(one) => (one.backlog.spill, one.link.session.durable()),
             Self::Dealt(dealt) => dealt.into_spill(),
         }

@@ -4,7 +4,8 @@
 //! ```text
 //! catchment spill 1
 //! node 127.0.0.1:7100         where the frames belong, and nowhere else; several, as in the
-//!                             configuration
+//!                             configuration; or
+//! folder /data/runs           of a folder, its absolute path
 //! name run-20261128-0a1b2c3d  the stream's name there
 //! run 0a1b2c3d...             the run's identity
 //! stream 0
@@ -39,6 +40,8 @@ use catchment_model::RunId;
 /// The file's name.
 pub(crate) const LOCK_NAME: &str = "STREAM.lock";
 const NEW_NAME: &str = "STREAM.new";
+const NODE: &str = "node";
+const FOLDER: &str = "folder";
 const FIRST_LINE: &str = "catchment spill 1";
 /// The most bytes of the file that are read: a few lines for each program that took the folder.
 const BYTES_MAX: u64 = 1 << 20;
@@ -50,7 +53,7 @@ const LOST_MAX: usize = 1_000;
 /// Whose frames a folder has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The storage node's address.
+    /// The storage node's address, or the absolute path of the folder.
     pub(crate) node: String,
     /// The stream's name there.
     pub(crate) name: String,
@@ -64,7 +67,12 @@ pub(crate) struct Identity {
 impl Identity {
     /// Whether several nodes share the frames.
     pub(crate) fn is_dealt(&self) -> bool {
-        self.node.contains(',')
+        self.node.contains(',') && !self.is_folder()
+    }
+
+    /// Whether they are for a folder.
+    pub(crate) fn is_folder(&self) -> bool {
+        Path::new(&self.node).is_absolute()
     }
 }
 
@@ -133,9 +141,10 @@ impl StreamLock {
         lock(&file)?;
         file.set_len(0)?;
         let Identity { node, name, run, stream, variant, begins } = &identity;
+        let place = if identity.is_folder() { FOLDER } else { NODE };
         let pid = std::process::id();
         let text = format!(
-            "{FIRST_LINE}\nnode {node}\nname {name}\nrun {run}\nstream {stream}\n\
+            "{FIRST_LINE}\n{place} {node}\nname {name}\nrun {run}\nstream {stream}\n\
              variant {variant}\nbegins {begins}\npid {pid}\n"
         );
         file.write_all(text.as_bytes())?;
@@ -438,7 +447,11 @@ fn parse(text: &[u8]) -> Result<Parsed, String> {
         u32::try_from(value).map_err(|_| format!("has a {key} that is too large: {value}"))
     };
     let identity = Identity {
-        node: text_of("node")?.to_owned(),
+        node: match find(FOLDER) {
+            Some(folder) if Path::new(folder).is_absolute() => folder.to_owned(),
+            Some(folder) => return Err(format!("has a {FOLDER} that is no path: {folder:?}")),
+            None => text_of(NODE)?.to_owned(),
+        },
         name: text_of("name")?.to_owned(),
         run: text_of("run")?.parse().map_err(|error| format!("has a bad run: {error}"))?,
         stream: small("stream")?,
@@ -530,6 +543,18 @@ mod tests {
     }
 
     #[test]
+    fn the_stream_of_a_folder_is_known_again_whatever_is_in_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = Identity { node: "/data/a, b".to_owned(), ..identity() };
+        assert!(identity.is_folder() && !identity.is_dealt());
+        drop(StreamLock::create(folder.path(), identity.clone()).unwrap());
+        let Found::Stream(found) = StreamLock::find(folder.path()).unwrap() else {
+            panic!("it is a stream")
+        };
+        assert_eq!(found.identity, identity);
+    }
+
+    #[test]
     fn a_line_that_was_not_written_to_its_end_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
         drop(StreamLock::create(folder.path(), identity()).unwrap());
@@ -555,6 +580,7 @@ mod tests {
             ("", "does not begin"),
             ("catchment spill 2\n", "does not begin"),
             ("catchment spill 1\nnode a:1\nname n\n", "has no run"),
+            ("catchment spill 1\nfolder a\nname n\n", "has a folder that is no path"),
             ("catchment spill 1\nnode a:1\nname n\nrun 7\n", "has a bad run"),
         ] {
             std::fs::write(&path, text).unwrap();

@@ -1,4 +1,5 @@
-//! The file that gets spilled frames: a frame file, whose frames are durable when they are synced.
+//! The file that gets spilled frames, or to which they are forwarded: a frame file, whose frames
+//! are durable when they are synced.
 //!
 //! Calls take as long as the disk does, on the target's thread.
 
@@ -38,6 +39,11 @@ impl SpillWriter {
     /// Bytes of the present file; none if there is no such file.
     pub(crate) fn file_bytes(&self) -> Option<u64> {
         self.files.current.as_ref().map(|file| file.end)
+    }
+
+    /// What the frames of the present file, or of the last one, count.
+    pub(crate) fn frames(&self) -> &Ledger {
+        &self.frames
     }
 
     /// Begins a file.
@@ -99,12 +105,21 @@ impl SpillWriter {
     /// # Errors
     /// The system refuses: what was synced stays readable.
     pub(crate) fn close(&mut self) -> io::Result<u64> {
+        let total = self.frames.clone();
+        self.close_with(&total, false)
+    }
+
+    /// As [`SpillWriter::close`], where the run's frames so far have these counts; whether no other
+    /// follows.
+    ///
+    /// # Errors
+    /// As [`SpillWriter::close`].
+    pub(crate) fn close_with(&mut self, total: &Ledger, run_ended: bool) -> io::Result<u64> {
         let Some(file) = &mut self.files.current else { return Ok(0) };
         file.set_frames_ledger(&self.frames);
         let id = file.id;
         self.files.leave();
-        let total = &self.frames;
-        let flags = TocFlags::of_total(total);
+        let flags = TocFlags { run_ended, ..TocFlags::of_total(total) };
         let bytes = self.files.begin_toc(id, total, flags);
         let closed = self.stream_pages().and_then(|()| {
             self.files.finish_file(id, FileEnd::Cut(bytes));

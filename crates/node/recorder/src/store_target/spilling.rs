@@ -1,6 +1,7 @@
 //! How frames that the only node, or each of several, does not take go to the spill, and what is
 //! left there at the end.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use catchment_agent::Entropy;
@@ -9,15 +10,16 @@ use catchment_model::Entry;
 use super::{StoreTarget, settle};
 use crate::spill::{Backlog, Identity, NotSpilled, Spill, SpillConfig};
 use crate::spill_counts::SpillCounts;
-use crate::store_feed::Outgoing;
+use crate::store_feed::{Held, Outgoing};
 use crate::store_nodes::AWAY_NS;
+use crate::target_ledger::TargetLedger;
 
-/// How long a node that is there leaves frames in memory that can be spilled.
-const STUCK_NS: u64 = 5_000_000_000;
+/// How long a place that is there leaves frames in memory that can be spilled.
+pub(crate) const STUCK_NS: u64 = 5_000_000_000;
 /// Bytes that are spilled at once, before they are synced; those of a file if these are fewer.
 const SPILL_BYTES: u64 = 16 << 20;
 /// How long after a spill had no room, or failed, it is tried again.
-const RETRY_NS: u64 = 1_000_000_000;
+pub(crate) const RETRY_NS: u64 = 1_000_000_000;
 
 /// What a spill is made of when it is needed.
 pub(crate) struct SpillParts {
@@ -27,6 +29,66 @@ pub(crate) struct SpillParts {
     pub(crate) header: Vec<u8>,
     pub(crate) counts: Arc<SpillCounts>,
     pub(crate) entropy: Box<dyn Entropy>,
+}
+
+impl SpillParts {
+    /// Spills the oldest of these frames: they are durable then, and counted. Returns how many.
+    ///
+    /// # Errors
+    /// As much, if there is no room for the next one or the disk refuses, which is warned of.
+    pub(crate) fn spill(
+        &mut self,
+        backlog: &mut Option<Backlog>,
+        held: &VecDeque<Held>,
+        ledger: &mut TargetLedger,
+    ) -> Result<usize, usize> {
+        let whole = held.iter().take_while(|held| held.frame.ledger.is_some()).count();
+        let bytes_max = self.config.file_bytes().min(SPILL_BYTES);
+        let (mut count, mut bytes, mut is_refused) = (0, 0, false);
+        while count < whole && bytes < bytes_max {
+            match self.put(backlog, &held[count].frame) {
+                Ok(()) => {
+                    bytes += held[count].frame.bytes();
+                    count += 1;
+                }
+                Err(not_spilled) => {
+                    ledger.warn_once(match not_spilled {
+                        NotSpilled::Full => "the spill is full; frames wait in memory".to_owned(),
+                        NotSpilled::Failed(error) => {
+                            // What was not synced is written again.
+                            count = 0;
+                            format!("cannot spill: {error}; frames wait in memory")
+                        }
+                    });
+                    is_refused = true;
+                    break;
+                }
+            }
+        }
+        if let Some(backlog) = backlog.as_mut().filter(|_| count > 0) {
+            if let Err(error) = backlog.spill.sync(held.iter().take(count).map(|one| &one.frame)) {
+                let text = format!("cannot sync the spill: {error}; frames wait in memory");
+                ledger.warn_once(text);
+                return Err(0);
+            }
+            let fragments = settle(ledger, held.iter().take(count));
+            backlog.spill.count_fragments(&fragments);
+            ledger.moved(Entry::FragmentsSpilled, &fragments);
+        }
+        if is_refused { Err(count) } else { Ok(count) }
+    }
+
+    fn put(&mut self, backlog: &mut Option<Backlog>, frame: &Outgoing) -> Result<(), NotSpilled> {
+        let Self { config, identity, header, counts, entropy } = self;
+        let backlog = match backlog {
+            Some(backlog) => backlog,
+            none => {
+                let spill = Spill::create(config, identity.clone(), header, counts)?;
+                none.insert(Backlog::new(spill))
+            }
+        };
+        backlog.spill.put(frame, config, &mut **entropy)
+    }
 }
 
 impl StoreTarget {
@@ -94,60 +156,18 @@ impl StoreTarget {
 
     /// Spills the oldest frames that are held. Returns how many.
     pub(super) fn spill_oldest(&mut self) -> usize {
-        let Some(spill) = &self.spill else { return 0 };
-        let held = self.nodes.spillable();
-        let whole = held.iter().take_while(|held| held.frame.ledger.is_some()).count();
-        let bytes_max = spill.config.file_bytes().min(SPILL_BYTES);
-        let (mut count, mut bytes) = (0, 0);
-        while count < whole && bytes < bytes_max {
-            match self.put_in_spill(count) {
-                Ok(()) => {
-                    bytes += self.nodes.spillable()[count].frame.bytes();
-                    count += 1;
-                }
-                Err(not_spilled) => {
-                    let text = match not_spilled {
-                        NotSpilled::Full => "the spill is full; frames wait in memory".to_owned(),
-                        NotSpilled::Failed(error) => {
-                            // What was not synced is written again.
-                            count = 0;
-                            format!("cannot spill: {error}; frames wait in memory")
-                        }
-                    };
-                    self.ledger.warn_once(text);
-                    self.spill_at_ns = self.now_ns + RETRY_NS;
-                    break;
-                }
-            }
-        }
-        let Some(backlog) = self.backlog.as_mut().filter(|_| count > 0) else { return 0 };
-        let frames = self.nodes.spillable().iter().take(count).map(|held| &held.frame);
-        if let Err(error) = backlog.spill.sync(frames) {
-            let text = format!("cannot sync the spill: {error}; frames wait in memory");
-            self.ledger.warn_once(text);
+        let Some(parts) = &mut self.spill else { return 0 };
+        let spilled = parts.spill(&mut self.backlog, self.nodes.spillable(), &mut self.ledger);
+        let count = spilled.unwrap_or_else(|count| {
             self.spill_at_ns = self.now_ns + RETRY_NS;
-            return 0;
+            count
+        });
+        if count > 0 {
+            self.durable_ns = self.durable_ns.map(|_| self.now_ns);
+            self.leave_to_spill(count);
+            self.waits_ns = self.now_ns;
         }
-        let fragments = settle(&mut self.ledger, self.nodes.spillable().iter().take(count));
-        backlog.spill.count_fragments(&fragments);
-        self.ledger.moved(Entry::FragmentsSpilled, &fragments);
-        self.durable_ns = self.durable_ns.map(|_| self.now_ns);
-        self.leave_to_spill(count);
-        self.waits_ns = self.now_ns;
         count
-    }
-
-    fn put_in_spill(&mut self, index: usize) -> Result<(), NotSpilled> {
-        let Some(parts) = &mut self.spill else { return Err(NotSpilled::Full) };
-        let SpillParts { config, identity, header, counts, entropy } = parts;
-        let backlog = match &mut self.backlog {
-            Some(backlog) => backlog,
-            none => {
-                let spill = Spill::create(config, identity.clone(), header, counts)?;
-                none.insert(Backlog::new(spill))
-            }
-        };
-        backlog.spill.put(&self.nodes.spillable()[index].frame, config, &mut **entropy)
     }
 
     /// The oldest frames that are held are in the spill now, from which those go to the node that
@@ -225,10 +245,6 @@ impl StoreTarget {
             let lost = backlog.spill.hand_over(below);
             return lost.into_iter().for_each(|text| self.ledger.warn_once(text));
         }
-        match backlog.spill.finish() {
-            Ok(None) => {}
-            Ok(Some(warning)) => self.ledger.warn_once(warning),
-            Err(error) => self.ledger.warn_once(format!("cannot remove the spill: {error}")),
-        }
+        backlog.finish(&self.ledger);
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use catchment_fixtures::SmallDisk;
 use catchment_network_folder::{NetworkFolder, Operation, Refused};
 
+use super::spilled::spilled;
 use super::*;
 
 /// Small files, and a wait at the end for as long as it takes.
@@ -303,4 +304,161 @@ fn a_spill_whose_disk_hangs_is_named_and_everything_comes_to_the_node() {
     end(node, 0);
     store.end();
     check(&only(&folder.path().join("stored")), 2_000);
+}
+
+/// A target with a spill, which holds less than what is sent while it hangs.
+fn target_with_spill(runs: &Path) -> String {
+    // The thread that writes trends would hang, too, and with it the run's end.
+    let more = "trends = false\nhold_bytes = \"4 MiB\"\n";
+    target("remote", &[runs.to_owned()]) + more + SPILL + "\n"
+}
+
+/// The numbers of the frames in a run's files, in the order of these.
+fn numbers(run: &Path) -> Vec<u64> {
+    let files = std::fs::read_dir(run).unwrap().map(|file| file.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|one| one == "catch")).collect();
+    paths.sort();
+    let of_file = |path: &PathBuf| {
+        let bytes = std::fs::read(path).unwrap();
+        let reader = FileReader::open(&bytes).unwrap();
+        reader.frames().iter().map(|frame| frame.info.sequence).collect::<Vec<u64>>()
+    };
+    paths.iter().flat_map(of_file).collect()
+}
+
+fn is_forwarded(state: &Value) -> bool {
+    let is_moved = spilled(state, "frames_forwarded") == spilled(state, "frames_spilled");
+    spilled(state, "frames_waiting") == 0 && is_moved
+}
+
+#[test]
+fn a_folder_that_hangs_for_longer_than_memory_lasts_gets_everything_in_order_from_its_spill() {
+    for operation in [Operation::Write, Operation::Sync, Operation::Close] {
+        let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let runs = remote.path().join("runs");
+        let (node, front_end) = start(folder.path(), &target_with_spill(&runs));
+        send_these(&front_end, 0..2_000, |_| {});
+        wait_durable(&front_end, 2_000);
+        let stalled = remote.stall(operation);
+        send_these(&front_end, 2_000..12_000, |_| {
+            wait_while(|| remote.waiting(operation) == 0);
+        });
+        // All of it is, while the folder still hangs.
+        wait_durable(&front_end, 12_000);
+        let state = node.until(|state| spilled(state, "frames_waiting") > 0);
+        assert!(remote.waiting(operation) > 0);
+        assert_eq!(state["targets"][0]["state"], "recording");
+        drop(stalled);
+        let state = node.until(is_forwarded);
+        assert_eq!(spilled(&state, "frames_lost"), 0);
+        send_these(&front_end, 12_000..13_000, |_| {});
+        assert_eq!(front_end.close(LONG), Closed::default());
+        end(node, 0);
+        let run = check(&only(&runs), 13_000);
+        assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
+        let numbers = numbers(run.path());
+        assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+        let ledger = run.recorded_ledger().unwrap().expect("of the whole run").total();
+        let moved = [Entry::FragmentsSpilled, Entry::FragmentsForwarded].map(|one| ledger[one]);
+        assert!(moved[0] > 0 && moved[0] == moved[1], "{moved:?}");
+        assert_eq!(std::fs::read_dir(folder.path().join("spill")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn what_a_killed_recorder_has_spilled_for_a_folder_is_forwarded_into_the_run_by_the_next_one() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (spill, runs) = (folder.path().join("spill"), remote.path().join("runs"));
+    let (text, url) = text_with(TABLES, &target_with_spill(&runs));
+    let first = Node::start(folder.path(), &text, &[]);
+    first.until(|state| state["state"] == "recording");
+    let front_end = front_end(&url);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    send_these(&front_end, 2_000..6_000, |_| {});
+    wait_durable(&front_end, 6_000);
+    first.until(|state| spilled(state, "frames_waiting") > 0);
+    // It ends when the folder lets go of it.
+    first.signal(libc::SIGKILL);
+    drop(stalled);
+    first.ended();
+    drop(front_end);
+    let name = only(&spill).file_name().unwrap().to_owned();
+    let next = Node::start(folder.path(), &text, &[]);
+    wait_while(|| spill.join(&name).exists());
+    let state = next.until(is_forwarded_by_next);
+    assert_eq!(spilled(&state, "frames_lost"), 0);
+    let run = Run::open(runs.join(&name)).unwrap();
+    let verified = verify(&run, |_| {});
+    assert!(run.closed() && !run.ended() && verified.is_intact(), "{verified:?}");
+    assert_eq!((run.event_count(), run.frames_missing()), (6_000, 0));
+    let report = audit(&run).unwrap();
+    assert!(report.balance.holds() && report.differences.is_empty(), "{report:?}");
+    let numbers = numbers(run.path());
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+    let events = fragments(&run);
+    for (source, key) in (0..3).flat_map(|source| (0..6_000).map(move |key| (source, key))) {
+        let bytes = events.get(&key).and_then(|event| event[source].as_ref());
+        assert!(bytes == Some(&content(source, key)), "event {key}, source {source}");
+    }
+    end(next, 0);
+}
+
+/// That frames of an earlier run were forwarded, and none waits.
+fn is_forwarded_by_next(state: &Value) -> bool {
+    spilled(state, "frames_forwarded") > 0 && spilled(state, "frames_waiting") == 0
+}
+
+#[test]
+fn what_a_folder_with_a_spill_fails_to_write_is_written_again() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target_with_spill(&runs));
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    remote.fail(Operation::Write, Some(libc::EIO));
+    send_these(&front_end, 2_000..6_000, |_| {
+        node.until(|state| state["targets"][0]["state"] == "fault");
+    });
+    // The spill has it.
+    wait_durable(&front_end, 6_000);
+    remote.fail(Operation::Write, None);
+    node.until(|state| state["targets"][0]["state"] == "recording" && is_forwarded(state));
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    let run = Run::open(only(&runs)).unwrap();
+    let report = audit(&run).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    assert_eq!((run.event_count(), run.frames_missing()), (6_000, 0));
+    assert!(!run.lost_data() && run.ended());
+}
+
+#[test]
+fn a_run_ends_while_its_folder_hangs_and_what_is_spilled_follows() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    // The catalogue is in the first folder, which answers.
+    let targets = target("local", &["runs".into()]) + &target_with_spill(&runs);
+    let (node, front_end) = start(folder.path(), &targets);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    send_these(&front_end, 2_000..4_000, |_| {});
+    wait_durable(&front_end, 4_000);
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(node.ctl(&["stop"])["status"], "done");
+    let spill = folder.path().join("spill");
+    assert!(!nothing_waits(&spill) && remote.waiting(Operation::Write) > 0);
+    drop(stalled);
+    wait_while(|| std::fs::read_dir(&spill).unwrap().count() > 0);
+    // What is forwarded after the end is not in the run's ledger.
+    let run = check(&only(&runs), 4_000);
+    assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
+    end(node, 0);
 }

@@ -32,7 +32,7 @@ fn is_connected(state: &Value, node: usize) -> bool {
     state["targets"][0]["nodes"][node]["is_connected"] == true
 }
 
-fn spilled(state: &Value, what: &str) -> u64 {
+pub(super) fn spilled(state: &Value, what: &str) -> u64 {
     state["spills"][0][what].as_u64().expect("a spill")
 }
 

@@ -1,0 +1,166 @@
+//! Which frames of a target with a spill are durable in the files of its folder: all below one
+//! number, since they are written in the order of their numbers.
+//!
+//! ```text
+//! file 3: closed | file 4: its end is under way | file 5
+//! ..  40  41     | 42 .. 57  58 .. 63           | 64  65
+//!                          ^ durable: below 58, until file 4 is closed
+//! ```
+//!
+//! Frames behind a write that failed are written again, in the next file: they are held, or in the
+//! spill.
+
+use std::collections::VecDeque;
+
+use catchment_model::{Entry, Ledger};
+use catchment_writer::StoreFile;
+
+/// What is known of the files that are not wholly durable, and of those before.
+pub(crate) struct InFiles {
+    /// Oldest first.
+    files: VecDeque<Mark>,
+    /// All frames below that number are durable in the files before.
+    durable: u64,
+    /// The number of the first frame that could not be written, until it is asked for, and the
+    /// file for which it was meant.
+    failed: Option<u64>,
+    failed_file: Option<StoreFile>,
+    /// The sum of what frames count that are written.
+    frames: Ledger,
+}
+
+/// How far a file's frames are written, covered by the sync under way, and durable.
+struct Mark {
+    file: StoreFile,
+    recorded: u64,
+    syncing: u64,
+    durable: u64,
+    is_closed: bool,
+}
+
+impl InFiles {
+    /// Behind frames that have these counts, all of which are durable.
+    pub(crate) fn behind(frames: Ledger, durable: u64) -> Self {
+        Self { files: VecDeque::new(), durable, failed: None, failed_file: None, frames }
+    }
+
+    /// A frame with numbers below `end` is written, and has these counts.
+    pub(crate) fn recorded(&mut self, file: StoreFile, end: u64, counts: &Ledger) {
+        self.frames.add(counts);
+        match self.mark(file) {
+            Some(mark) => mark.recorded = end,
+            None => {
+                let durable = self.files.back().map_or(self.durable, |before| before.recorded);
+                let mark =
+                    Mark { file, recorded: end, syncing: durable, durable, is_closed: false };
+                self.files.push_back(mark);
+            }
+        }
+    }
+
+    /// The frame with that number is not written to that file, nor are those behind it there.
+    pub(crate) fn failed(&mut self, file: StoreFile, number: u64) {
+        if self.failed_file.replace(file) != Some(file) {
+            self.failed = Some(number);
+        }
+    }
+
+    /// From which number on frames must be written again, if there are any.
+    pub(crate) fn take_failed(&mut self) -> Option<u64> {
+        self.failed.take()
+    }
+
+    /// A sync of what is written in a file has begun.
+    pub(crate) fn sync_begun(&mut self, file: StoreFile) {
+        if let Some(mark) = self.mark(file) {
+            mark.syncing = mark.recorded;
+        }
+    }
+
+    /// It has succeeded.
+    pub(crate) fn synced(&mut self, file: StoreFile) {
+        if let Some(mark) = self.mark(file) {
+            mark.durable = mark.syncing;
+        }
+    }
+
+    /// Nothing more becomes of a file: it is closed, or what is not durable in it is counted.
+    pub(crate) fn ended(&mut self, file: StoreFile) {
+        self.failed_file.take_if(|failed| *failed == file);
+        if let Some(mark) = self.mark(file) {
+            mark.is_closed = true;
+        }
+    }
+
+    /// All frames below that number are durable.
+    pub(crate) fn durable(&mut self) -> u64 {
+        while let Some(oldest) = self.files.pop_front_if(|oldest| oldest.is_closed) {
+            self.durable = oldest.recorded;
+        }
+        self.files.front().map_or(self.durable, |oldest| oldest.durable)
+    }
+
+    /// The sum of the frames that are written, as it is once what states it is durable.
+    pub(crate) fn total(&self) -> Ledger {
+        let mut total = self.frames.clone();
+        for source in &mut total.sources {
+            source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+        }
+        total
+    }
+
+    fn mark(&mut self, file: StoreFile) -> Option<&mut Mark> {
+        self.files.iter_mut().find(|mark| mark.file == file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use catchment_agent::FileId;
+
+    use super::*;
+
+    const FILES: [StoreFile; 2] =
+        [StoreFile { store: 0, id: FileId(1) }, StoreFile { store: 0, id: FileId(2) }];
+
+    #[test]
+    fn all_before_the_first_file_that_is_not_durable_counts_and_nothing_behind_it() {
+        let (none, [first, second]) = (Ledger::new(1), FILES);
+        let mut files = InFiles::behind(none.clone(), 40);
+        assert_eq!(files.durable(), 40);
+        files.recorded(first, 42, &none);
+        files.sync_begun(first);
+        files.recorded(first, 43, &none);
+        files.synced(first);
+        assert_eq!(files.durable(), 42);
+        files.recorded(second, 44, &none);
+        files.sync_begun(second);
+        files.synced(second);
+        assert_eq!(files.durable(), 42, "the first file is not closed");
+        files.ended(first);
+        assert_eq!(files.durable(), 44);
+    }
+
+    #[test]
+    fn the_first_frame_that_fails_is_the_one_to_go_back_to_once() {
+        let (mut files, [first, second]) = (InFiles::behind(Ledger::new(1), 0), FILES);
+        (7..9).for_each(|number| files.failed(first, number));
+        assert_eq!((files.take_failed(), files.take_failed()), (Some(7), None));
+        // It was known when 7 had failed, and 9 is written again with it.
+        files.failed(first, 9);
+        assert_eq!(files.take_failed(), None);
+        files.failed(second, 7);
+        assert_eq!(files.take_failed(), Some(7));
+    }
+
+    #[test]
+    fn the_total_is_that_of_the_frames_that_are_written() {
+        let mut counts = Ledger::new(1);
+        counts.sources[0][Entry::FragmentsRecorded] = 3;
+        let mut files = InFiles::behind(counts.clone(), 1);
+        files.recorded(FILES[0], 2, &counts);
+        let total = files.total();
+        assert_eq!(total.sources[0][Entry::FragmentsRecorded], 6);
+        assert_eq!(total.sources[0][Entry::FragmentsDurable], 6);
+    }
+}

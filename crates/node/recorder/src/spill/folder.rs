@@ -1,0 +1,229 @@
+//! Forwarding what an earlier program has left in the spill of a folder: into further files of the
+//! run there.
+//!
+//! The run's files are ended first, as those of any recorder that was killed: cut behind their last
+//! whole frame, closed, and synced. That frame says where to go on, so that nothing is written
+//! twice, also if this program is killed, too. Files of the spill are removed once what they have
+//! is synced in the folder. A folder that has less than what was there when the frames were spilled
+//! gets nothing: the hole would stay.
+//!
+//! Calls take as long as the disk does, on the thread of this spill.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use catchment_agent::Entropy as _;
+use catchment_disk::append_lines;
+use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine};
+use catchment_model::{Entry, Ledger};
+use catchment_runner::SystemEntropy;
+use catchment_storage::{Interrupted, Resumable, ResumedPlace, RunPlace, StorageError};
+
+use super::backlog::AllRead;
+use super::writer::SpillWriter;
+use super::{Backlog, Identity, Spill};
+
+/// Bytes that are written before they are synced.
+const SYNC_BYTES: u64 = 16 << 20;
+
+/// How long a file that another has open is waited for, and how often it is looked at.
+const LOCKED_NS: u64 = 30_000_000_000;
+const LOCKED_POLL_NS: u64 = 200_000_000;
+
+type Outcome = (usize, Option<Result<(), String>>);
+
+/// A stream that is forwarded to a folder.
+pub(super) struct ToFolder {
+    backlog: Backlog,
+    /// The run's folder.
+    folder: PathBuf,
+    file_bytes: u64,
+    files: Option<Files>,
+    /// Since when a file is open that is written, and when that is looked at again.
+    locked_ns: Option<u64>,
+    open_at_ns: u64,
+    /// All frames below that number are durable in the folder, as far as it is known.
+    durable: u64,
+}
+
+/// The run's files in the folder.
+struct Files {
+    header: FileHeader,
+    writer: SpillWriter,
+    next_index: u32,
+    /// What the frames of the files count that are closed.
+    before: Ledger,
+    /// Bytes that are not synced.
+    unsynced: u64,
+}
+
+impl ToFolder {
+    pub(super) fn new(spill: Spill, runs: &Path, file_bytes: u64) -> Self {
+        let folder = runs.join(&spill.identity().name);
+        Self {
+            backlog: Backlog::new(spill),
+            folder,
+            file_bytes,
+            files: None,
+            locked_ns: None,
+            open_at_ns: 0,
+            durable: 0,
+        }
+    }
+
+    /// Forwards some frames. Returns how much was done, and the outcome at the end.
+    pub(super) fn forward(&mut self, now_ns: u64, say: &mut dyn FnMut(String)) -> Outcome {
+        let done = match self.files.take() {
+            None if now_ns < self.open_at_ns => return (0, None),
+            None => match self.open() {
+                // By the target of a run that has ended, whose disk does not answer yet.
+                Err(StorageError::BeingRecorded { .. }) if self.may_be_locked(now_ns) => {
+                    self.open_at_ns = now_ns + LOCKED_POLL_NS;
+                    return (0, None);
+                }
+                Err(error) => Err(error.to_string()),
+                Ok(left) => self.begin_behind(left).map(|files| (files, false)),
+            },
+            Some(mut files) => self.write(&mut files, now_ns, say).map(|is_over| (files, is_over)),
+        };
+        match done {
+            Ok((_, true)) => (1, Some(Ok(()))),
+            Ok((files, false)) => {
+                self.files = Some(files);
+                (1, None)
+            }
+            Err(why) => (0, Some(Err(why))),
+        }
+    }
+
+    /// What is left of it, and the number below which all is durable in the folder.
+    pub(super) fn into_spill(mut self) -> (Spill, u64) {
+        if let Some(files) = &mut self.files
+            && files.close(&self.folder, false).is_ok()
+        {
+            self.durable = self.backlog.next();
+        }
+        (self.backlog.spill, self.durable)
+    }
+
+    /// Whether a file that another has open is waited for.
+    fn may_be_locked(&mut self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(*self.locked_ns.get_or_insert(now_ns)) < LOCKED_NS
+    }
+
+    /// Ends the run's files that are there.
+    fn open(&self) -> Result<Resumable, StorageError> {
+        let place = RunPlace {
+            folders: vec![self.folder.clone()],
+            is_required: true,
+            trusts_lists: false,
+            is_dealt: false,
+        };
+        let Identity { run, stream, variant, .. } = self.backlog.spill.identity();
+        let found = Interrupted::find(&[place])?;
+        let header = found.header();
+        if (header.run, header.stream, header.variant) != (*run, *stream, *variant) {
+            return Err(StorageError::NoFiles { path: self.folder.clone() });
+        }
+        found.take()
+    }
+
+    /// Goes on behind what the folder has.
+    fn begin_behind(&mut self, mut left: Resumable) -> Result<Files, String> {
+        let first = self.backlog.spill.begins_at().unwrap_or(0);
+        if left.sequence < first {
+            let (folder, got) = (self.folder.display(), left.sequence);
+            return Err(format!(
+                "{folder} has frames up to {got}, and had them up to {first}: some are missing"
+            ));
+        }
+        let header = self.backlog.spill.stream_header().map_err(|error| error.to_string())?;
+        let ResumedPlace { next_index, mut ledger, .. } = left.places.swap_remove(0);
+        if ledger.sources.is_empty() {
+            ledger = Ledger::new(header.schema.sources.len());
+        }
+        self.durable = left.sequence;
+        self.backlog.go_on_at(left.sequence, None);
+        let writer = SpillWriter::new(&header);
+        Ok(Files { header, writer, next_index, before: ledger, unsynced: 0 })
+    }
+
+    /// Writes the next frame. Whether there is none, and all are durable.
+    fn write(
+        &mut self,
+        files: &mut Files,
+        now_ns: u64,
+        say: &mut dyn FnMut(String),
+    ) -> Result<bool, String> {
+        let failed = |error: io::Error| format!("{}: {error}", self.folder.display());
+        match self.backlog.read(say) {
+            Ok(Some(frame)) => {
+                files.begin(&self.folder, now_ns).map_err(failed)?;
+                files.writer.write(&frame).map_err(failed)?;
+                files.unsynced += frame.bytes();
+                let is_full = files.writer.file_bytes() >= Some(self.file_bytes);
+                if is_full {
+                    files.close(&self.folder, false).map_err(failed)?;
+                } else if files.unsynced >= SYNC_BYTES {
+                    files.writer.sync().map_err(failed)?;
+                } else {
+                    return Ok(false);
+                }
+                files.unsynced = 0;
+                self.synced(now_ns, say);
+                Ok(false)
+            }
+            Ok(None) => Err("a spilled frame cannot be read now".to_owned()),
+            Err(AllRead) => {
+                let has_ended = self.backlog.spill.run_end().is_some();
+                files.close(&self.folder, has_ended).map_err(failed)?;
+                self.synced(now_ns, say);
+                Ok(true)
+            }
+        }
+    }
+
+    /// All that was read is durable in the folder.
+    fn synced(&mut self, now_ns: u64, say: &mut dyn FnMut(String)) {
+        self.durable = self.backlog.next();
+        self.backlog.spill.remove_below(self.durable, now_ns).into_iter().for_each(say);
+    }
+}
+
+impl Files {
+    /// Begins a file, unless there is one.
+    fn begin(&mut self, folder: &Path, now_ns: u64) -> io::Result<()> {
+        if self.writer.file_bytes().is_some() {
+            return Ok(());
+        }
+        let (index, created_ns) = (self.next_index, now_ns);
+        let file_id = SystemEntropy.random_u64().map_err(io::Error::other)?;
+        let header = FileHeader { file_index: index, file_id, created_ns, ..self.header.clone() };
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        self.writer.begin(folder.join(format!("{name}-{index:05}.catch")), &header)?;
+        self.next_index = index + 1;
+        self.list(folder, &FileListLine::Begun { index, file_id })
+    }
+
+    /// Closes the present file, if there is one. The run's last one says that it has ended.
+    fn close(&mut self, folder: &Path, run_ended: bool) -> io::Result<()> {
+        if self.writer.file_bytes().is_some() {
+            self.before.add(self.writer.frames());
+            for source in &mut self.before.sources {
+                source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+            }
+            let bytes = self.writer.close_with(&self.before, run_ended)?;
+            let index = self.next_index - 1;
+            self.list(folder, &FileListLine::Closed { index, bytes })?;
+        }
+        match run_ended {
+            true => self.list(folder, &FileListLine::Ended { files: self.next_index }),
+            false => Ok(()),
+        }
+    }
+
+    fn list(&self, folder: &Path, line: &FileListLine) -> io::Result<()> {
+        let run = FileListLine::Run(self.header.run).encode();
+        append_lines(&folder.join(FILE_LIST_NAME), &run, &line.encode()).map_err(io::Error::other)
+    }
+}
