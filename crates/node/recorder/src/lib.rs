@@ -115,7 +115,7 @@ pub use live_folder::FolderSnapshot;
 pub use live_link::{ABANDON_REASONS, LinkCounts};
 pub use live_progress::{Delay, LinkProgress};
 pub use match_rule::{MatchRule, SourceClock, TimeOffset, TimeRule};
-pub use node_asking::NodeQuestion;
+pub use node_left::NodeQuestion;
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
 pub use senders::Stranger;

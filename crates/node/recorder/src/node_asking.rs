@@ -1,19 +1,12 @@
-//! Talks with a storage node about an interrupted run (docs/spec/storage-link.md, section 5), step by
-//! step: by `node_left.rs` over sockets, and by callers of virtual time over connections of their
-//! own.
+//! A talk with a storage node about an interrupted run (docs/spec/storage-link.md, section 5), step
+//! by step, so that it goes on in virtual time, too.
 
 use std::collections::VecDeque;
 
-use catchment_agent::Dial;
 use catchment_sender::LeftOfStream;
-use catchment_storage::Resumable;
 
-use crate::config::RecorderConfig;
-use crate::node_left::AskedNode;
-use crate::recorder::RecorderError;
 use crate::store_feed::Held;
 use crate::store_link::{Happened, StoreLink};
-use crate::target_config::TargetConfig;
 
 /// Why a node has not answered, or not taken what it was sent, and whether it may do so later.
 pub(crate) type Failed = (String, bool);
@@ -78,43 +71,4 @@ impl<T> Talk<T> {
 pub(crate) fn answer(link: &mut StoreLink) -> Result<(usize, Option<LeftOfStream>), Failed> {
     let sent = link.send(&VecDeque::<Held>::new(), None);
     Ok((sent, link.session.take_left()))
-}
-
-/// A question to a node, for a caller that steps it.
-pub struct NodeQuestion {
-    asked: AskedNode,
-    targets: Vec<TargetConfig>,
-    talk: Talk<LeftOfStream>,
-}
-
-impl NodeQuestion {
-    /// Asks for the run of that name and of the configuration's identity, over connections to the
-    /// storage node that it needs. The session has that number; `seed` draws its waits.
-    ///
-    /// # Errors
-    /// The node cannot say where the run goes on.
-    ///
-    /// # Panics
-    /// No target is a storage node that the run needs.
-    pub fn new(
-        config: &RecorderConfig,
-        name: &str,
-        dial: Box<dyn Dial>,
-        (session, seed): (u64, u64),
-    ) -> Result<Self, RecorderError> {
-        let targets = config.targets();
-        let asked = AskedNode::all_of(config, &targets, name)?.pop().expect("a storage node");
-        let mut link = asked.link_over(dial, (session, seed), 0)?;
-        link.session.ask();
-        Ok(Self { asked, targets, talk: Talk::new(link) })
-    }
-
-    /// Does what is due. Returns how the run goes on, once the node has said it; or why it does
-    /// not, and whether it may later.
-    pub fn work(&mut self, now_ns: u64) -> Option<Result<Resumable, (String, bool)>> {
-        let Self { asked, targets, talk } = self;
-        let (_, ended) = talk.work(now_ns, answer);
-        let left = ended?.and_then(|of_stream| asked.read(of_stream, &talk.link.session));
-        Some(left.map(|left| asked.resumable(left, targets)))
-    }
 }

@@ -315,6 +315,45 @@ impl AskedNode {
     }
 }
 
+/// A question to a node, for a caller that steps it.
+pub struct NodeQuestion {
+    asked: AskedNode,
+    targets: Vec<TargetConfig>,
+    talk: Talk<LeftOfStream>,
+}
+
+impl NodeQuestion {
+    /// Asks for the run of that name and of the configuration's identity, over connections to the
+    /// storage node that it needs. The session has that number; `seed` draws its waits.
+    ///
+    /// # Errors
+    /// The node cannot say where the run goes on.
+    ///
+    /// # Panics
+    /// No target is a storage node that the run needs.
+    pub fn new(
+        config: &RecorderConfig,
+        name: &str,
+        dial: Box<dyn Dial>,
+        (session, seed): (u64, u64),
+    ) -> Result<Self, RecorderError> {
+        let targets = config.targets();
+        let asked = AskedNode::all_of(config, &targets, name)?.pop().expect("a storage node");
+        let mut link = asked.link_over(dial, (session, seed), 0)?;
+        link.session.ask();
+        Ok(Self { asked, targets, talk: Talk::new(link) })
+    }
+
+    /// Does what is due. Returns how the run goes on, once the node has said it; or why it does
+    /// not, and whether it may later.
+    pub fn work(&mut self, now_ns: u64) -> Option<Result<Resumable, (String, bool)>> {
+        let Self { asked, targets, talk } = self;
+        let (_, ended) = talk.work(now_ns, answer);
+        let left = ended?.and_then(|of_stream| asked.read(of_stream, &talk.link.session));
+        Some(left.map(|left| asked.resumable(left, targets)))
+    }
+}
+
 /// Talks until `step` has a result and the session has ended. `step` also says how far it has come:
 /// without progress the talk ends after a while.
 ///

@@ -654,8 +654,7 @@ mod tests {
                 is_dealt,
             };
             let folders = [folder.path().to_owned()];
-            let refused =
-                stored::close_in(&folders, &key(!is_dealt), None).map(|one| one.sequence);
+            let refused = stored::close_in(&folders, &key(!is_dealt), None).map(|one| one.sequence);
             assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
             assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
             let is_new = stored::close_in(&folders, &key(is_dealt), None).map(|one| one.is_new);

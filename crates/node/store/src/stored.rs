@@ -96,8 +96,8 @@ pub(crate) struct Stored {
 }
 
 /// Closes the files of a stream behind their last whole frame without a gap, and describes them for
-/// a sender that asks. Its run goes on at that number, if there are more frames: those from there on
-/// are cut off. A stream that has ended stays as it is.
+/// a sender that asks. Its run goes on at that number, if there are more frames: those from there
+/// on are cut off. A stream that has ended stays as it is.
 pub(crate) fn close_in(
     all: &[PathBuf],
     key: &StreamKey,
