@@ -46,8 +46,8 @@ const EDGES: &[(&str, &str)] = &[
     ),
     ("crates/node/recorder/src/standby.rs", "starts and ends the threads between runs"),
     ("crates/node/store/src/host.rs", "starts and ends the threads of writers"),
-    ("crates/node/store/src/stored.rs", "reads the folders of streams"),
     ("crates/node/store/src/node.rs", "starts and ends the agents' threads, and makes folders"),
+    ("crates/node/store/src/stored.rs", "reads the folders of streams"),
 ];
 
 const SPILL: &str =
