@@ -44,7 +44,7 @@ use crate::recorder::{RecorderError, system};
 use crate::schema::schema;
 use crate::selection::Selection;
 use crate::spill::{SpillConfig, outgoing};
-use crate::store_feed::{Held, Outgoing};
+use crate::store_feed::Outgoing;
 use crate::store_link::StoreLink;
 use crate::target_config::{NodeConfig, Place, TargetConfig, Variant};
 
