@@ -121,17 +121,10 @@ impl Agents {
             );
             let ledger = TargetLedger::new(&live, number);
             let agent: Box<dyn Agent> = match part.way {
-                Way::Files(identity, mut first) => {
-                    let mut spill = first.spill.take();
-                    if let Some(spill) = &mut spill {
-                        let begins = identity.begins.clone();
-                        let header = OfRun::of(config);
-                        let header = header.header(identity.run, &of_target, variant.number);
-                        spill.header = begins.of(header).encode();
-                    }
+                Way::Files(identity, first) => {
                     let files = RunFiles::new(config, of_target, identity, first, ledger, now_ns)
                         .map_err(system("the first file"))?;
-                    Box::new(Target::new(config, input, files, spill))
+                    Box::new(Target::new(config, input, files))
                 }
                 Way::Node(mut node) => {
                     let header = OfRun::of(config).header(node.run, &of_target, variant.number);

@@ -40,7 +40,7 @@ pub(crate) struct FirstFile<S> {
     pub(crate) id: FileId,
     pub(crate) entropy: Box<dyn Entropy>,
     /// Where frames go that the folder does not take now.
-    pub(crate) spill: Option<SpillParts>,
+    pub(crate) spill: Option<Box<SpillParts>>,
 }
 
 /// The stores of a target's folders, and the frames in them.
@@ -167,6 +167,7 @@ pub(crate) fn toc_bytes(file: &OpenFile) -> u64 {
 pub(crate) struct FileMaker {
     identity: RunIdentity,
     entropy: Box<dyn Entropy>,
+    spill: Option<Box<SpillParts>>,
     of_run: OfRun,
     schema: Arc<Schema>,
     variant: u32,
@@ -242,17 +243,30 @@ impl FileMaker {
         config: &RecorderConfig,
         identity: RunIdentity,
         (schema, variant): (Arc<Schema>, u32),
-        entropy: Box<dyn Entropy>,
+        (entropy, spill): (Box<dyn Entropy>, Option<Box<SpillParts>>),
     ) -> Self {
         Self {
             next_index: identity.begins.index,
             identity,
             entropy,
+            spill,
             of_run: OfRun::of(config),
             schema,
             variant,
             asked: None,
         }
+    }
+
+    /// Where frames go that the folder does not take now, with the header of its files.
+    pub(crate) fn take_spill(&mut self) -> Option<SpillParts> {
+        let spill = *self.spill.take()?;
+        Some(SpillParts { header: self.header().encode(), ..spill })
+    }
+
+    /// The header of its files, but for what distinguishes them.
+    fn header(&self) -> FileHeader {
+        let begins = &self.identity.begins;
+        begins.of(self.of_run.header(self.identity.run, &self.schema, self.variant))
     }
 
     /// Whether its files have that schema.
@@ -412,10 +426,7 @@ impl FileMaker {
             file_id,
             created_ns: now_ns,
             target: (self.identity.folders.len() > 1).then(|| self.identity.target.clone()),
-            epoch: self.identity.begins.epoch,
-            superseded: self.identity.begins.superseded.to_vec(),
-            base: None,
-            ..self.of_run.header(self.identity.run, &self.schema, self.variant)
+            ..self.header()
         };
         let attached = Durability::new(self.schema.sources.len());
         let id = StoreFile { store: disk, id };

@@ -552,19 +552,21 @@ fn target_part(
     if target.required {
         let of_target = &live.targets[number];
         let spill = target.spill.as_ref().zip(of_target.spill.as_ref());
-        let spill = spill.map(|(spill, counts)| SpillParts {
-            config: spill.clone(),
-            identity: Identity {
-                node: target.place.shown(),
-                name: identity.name.clone(),
-                run: identity.run,
-                stream: config.stream,
-                variant: of_target.variant.number,
-                begins: live.beginning.sequence,
-            },
-            header: Vec::new(),
-            counts: Arc::clone(counts),
-            entropy: Box::new(SystemEntropy),
+        let spill = spill.map(|(spill, counts)| {
+            Box::new(SpillParts {
+                config: spill.clone(),
+                identity: Identity {
+                    node: target.place.shown(),
+                    name: identity.name.clone(),
+                    run: identity.run,
+                    stream: config.stream,
+                    variant: of_target.variant.number,
+                    begins: live.beginning.sequence,
+                },
+                header: Vec::new(),
+                counts: Arc::clone(counts),
+                entropy: Box::new(SystemEntropy),
+            })
         });
         // A file system may do a direct write in the call that submits it, as FUSE does: then a
         // thread of the disk hangs, and not the target's, which spills.
@@ -600,7 +602,7 @@ fn folder_part(
     disk: DiskConfig,
     identity: RunIdentity,
     (live, number): (&Live, usize),
-    spill: Option<SpillParts>,
+    spill: Option<Box<SpillParts>>,
 ) -> Result<(TargetPart<Disk>, Box<dyn Park>), RecorderError> {
     let target = &live.targets[number];
     let (mut stores, mut failed): (Vec<Disk>, _) = (Vec::new(), Vec::new());

@@ -56,11 +56,12 @@ impl<S: FolderStore> RunFiles<S> {
     ) -> Result<Self, String> {
         let variant = ledger.of_target().variant.number;
         let begin = StoreFile { store: first.disk, id: first.id };
+        let of_maker = (first.entropy, first.spill);
         let mut files = Self {
             now_ns,
             files: FrameFiles::new(first.stores, config.write.buffer_bytes, HeaderOrder::Last),
             folders: Folders::new(config, &identity, now_ns),
-            maker: FileMaker::new(config, identity, (schema, variant), first.entropy),
+            maker: FileMaker::new(config, identity, (schema, variant), of_maker),
             opening: None,
             opening_ns: 0,
             framed: None,
@@ -73,6 +74,11 @@ impl<S: FolderStore> RunFiles<S> {
         let begun = files.maker.begin_first(begin, now_ns)?;
         files.begin_file(begun);
         Ok(files)
+    }
+
+    /// What makes its files.
+    pub(crate) fn maker(&mut self) -> &mut FileMaker {
+        &mut self.maker
     }
 
     /// The sink of frames.

@@ -46,7 +46,6 @@ use crate::file_steps::{Admission, Ending};
 use crate::frames::{FrameHead, SharedColumn};
 use crate::run_files::RunFiles;
 use crate::settlement::BegunFrame;
-use crate::store_target::SpillParts;
 use crate::target_ledger::FrameTag;
 use crate::target_queue::{Answer, Item, TargetInput, out_of_chunks};
 
@@ -144,12 +143,8 @@ enum Step {
 }
 
 impl<S: FolderStore> Target<S> {
-    pub(crate) fn new(
-        config: &RecorderConfig,
-        input: TargetInput,
-        mut files: RunFiles<S>,
-        spill: Option<SpillParts>,
-    ) -> Self {
+    pub(crate) fn new(config: &RecorderConfig, input: TargetInput, mut files: RunFiles<S>) -> Self {
+        let spill = files.maker().take_spill();
         let holding = spill.map(|spill| Box::new(Holding::new(config, spill, files.ledger())));
         Self {
             holding,
