@@ -36,6 +36,7 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/node/recorder/src/recorder.rs", "starts and ends the agents' threads"),
     ("crates/node/recorder/src/spill.rs", SPILL),
     ("crates/node/recorder/src/spill/ending.rs", SPILL),
+    ("crates/node/recorder/src/spill/folder.rs", SPILL),
     ("crates/node/recorder/src/spill/forward.rs", "starts and ends the threads that forward"),
     ("crates/node/recorder/src/spill/identity.rs", SPILL),
     ("crates/node/recorder/src/spill/reader.rs", SPILL),

@@ -63,7 +63,12 @@ fn kinds_of_records_that_can_never_be_chosen_are_refused() {
     let expected = "record[1]: record 2 \"filler\" can never be chosen: record 1 \"event\" has";
     assert_eq!(none, format!("{expected} no choose"));
     let same = refused(1, |layout| layout.records[1].fields[0] = layout.records[0].fields[0]);
-    assert_eq!(same, format!("{expected} the same choose"));
+    assert_eq!(same, format!("{expected} the same choose, or a part of it"));
+    let part = refused(1, |layout| {
+        let more = Field { bits: Some([20, 23]), ..layout.records[1].fields[0] };
+        layout.records[1].fields = vec![more, layout.records[0].fields[0]];
+    });
+    assert_eq!(part, format!("{expected} the same choose, or a part of it"));
     let many = refused(1, |layout| layout.records.resize(9, Block::default()));
     assert_eq!(many, "record: expected at most 8 records, got 9");
     let skipped = refused(0, |layout| layout.records[0].skip = true);

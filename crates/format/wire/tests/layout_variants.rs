@@ -93,7 +93,9 @@ fn a_packet_without_a_layout_is_refused_with_a_reason_of_its_own() {
     let event = bytes_of(EVENT);
     let (reason, why) = refused(&variants, &event[..7]);
     assert_eq!((reason, &*why), ("short", "a packet has at least 8 bytes, got 7"));
-    assert_eq!(refused(&variants, &event[..8]).0, "variant");
+    let (reason, why) = refused(&variants, &event[..8]);
+    assert_eq!(reason, "variant");
+    assert!(why.contains("\"digitizer\" has a head of 16 bytes, got 8; \"digitizer-"), "{why}");
     let (reason, why) = refused(&variants, &event[..20]);
     assert_eq!(reason, "length");
     assert!(why.starts_with("as \"digitizer\": the packet's length"), "{why}");
@@ -172,7 +174,8 @@ fn layouts_that_are_not_those_of_one_source_are_refused() {
         ),
         (
             vec![event.clone(), named("again", 0xa, &|_| ())],
-            "[1]: \"again\" can never be chosen: \"digitizer\" has the same choose",
+            "[1]: \"again\" can never be chosen: \"digitizer\" has the same choose, or \
+             a part of it",
         ),
         (vec![event.clone(), wide], "[1]: expected keys, or times, of as many bits"),
         (vec![event.clone(), long], "[1]: expected a sequence of as many bits"),
@@ -201,7 +204,8 @@ fn layouts_that_are_not_those_of_one_source_are_refused() {
     records.packet.skip = true;
     assert_eq!(
         choose(records),
-        "packet.skip: expected it in a record, or a packet without records, got it"
+        "packet.skip: expected it in a record, or a packet without records, got it in a packet \
+         with records"
     );
     let mut in_tail = event.layout().clone();
     in_tail.packet.tail = 4;

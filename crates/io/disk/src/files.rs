@@ -96,9 +96,10 @@ pub(crate) fn create(
     // Set afterwards, because an open that refuses O_DIRECT has already made the file.
     let direct = set_direct(&handle, true).is_ok();
     if let Err(error) = sync_folder_of(path) {
-        drop(handle);
-        // The file is empty. If it cannot be deleted either, report the first error.
+        // The file is empty. If it cannot be deleted either, report the first error. It is locked
+        // until then: another program may replace a blank file that is not.
         let _deleted = std::fs::remove_file(path);
+        drop(handle);
         return Err(create_error(path, error));
     }
     // Without preallocation everything works, only slower. On a full or broken disk, the writes

@@ -231,9 +231,10 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
             Reply::Preallocated { file, from, result }
         }
         Job::Remove(Created { handle, path, .. }) => {
-            drop(handle);
-            // It is empty. If it cannot be removed, repair recognises it by that.
+            // It is empty. If it cannot be removed, repair recognises it by that. It is locked
+            // until then: another program may replace a blank file that is not.
             let _removed = std::fs::remove_file(path);
+            drop(handle);
             Reply::Removed
         }
         Job::Look { file, expected } => {

@@ -30,8 +30,8 @@ use catchment_emulator::{
 };
 use catchment_model::Utc;
 use catchment_recorder::{
-    Arrivals, FrontEnd, FrontEnds, Observer, Preflight, Recorder, RecorderConfig, RunSummary,
-    Stage, Standby, Standing,
+    AdmittedSource, Arrivals, FrontEnd, FrontEnds, Observer, Preflight, Recorder, RecorderConfig,
+    RunSummary, Stage, Standby, Standing,
 };
 use catchment_run::{
     Action, DeviceSpec, Failed, Order, Request, State, UnderWay, usual_timeout_ns,
@@ -145,8 +145,10 @@ pub(crate) struct RunStatus {
     unheard: Mutex<Vec<(String, String)>>,
     /// The configuration of a run that was armed, with what was admitted, until that was seen.
     pub(crate) recorded: Mutex<Option<Arc<Configuration>>>,
-    /// Whether a run could not be armed since it would have had no source.
+    /// Whether a run could not be armed: it had no source, or too few that open events.
     pub(crate) lacks_sources: AtomicBool,
+    /// The sources of front-ends with which a run was armed last, or could not be.
+    pub(crate) tried: Mutex<Vec<AdmittedSource>>,
     /// Where front-ends connect, with ports that the system chose.
     pub(crate) listeners: Mutex<Vec<SocketAddr>>,
     /// The emulators of sources and of links that send now, or sent in the last run.

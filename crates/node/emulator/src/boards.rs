@@ -144,10 +144,10 @@ impl Board {
     pub(crate) fn aside(&self, sequence: u64) -> Option<&Layouts> {
         let asides = || self.others.iter().filter(|one| !has_fragments(one));
         let count = asides().count() as u64;
-        if count == 0 || !sequence.is_multiple_of(ASIDE_EVERY) {
+        if count == 0 || !sequence.is_multiple_of(SETTINGS_EVERY) {
             return None;
         }
-        asides().nth((sequence / ASIDE_EVERY % count) as usize)
+        asides().nth((sequence / SETTINGS_EVERY % count) as usize)
     }
 
     /// Whether it sends something of an event of these groups.
@@ -222,7 +222,7 @@ impl Stamp {
         room: &mut [u8],
         fill: impl Fn(Draw, &mut [u8]),
     ) -> Result<usize, EncodeError> {
-        let draw = Draw { bytes: layouts.body_bytes_near(ASIDE_BYTES), ..self.draw };
+        let draw = Draw { bytes: layouts.body_bytes_near(SETTINGS_BYTES), ..self.draw };
         let values = Self { draw, ..*self }.values(layouts, sequence);
         layouts.encode_one(self.is_big, &values, draw.bytes, room, |room| fill(draw, room))
     }
@@ -322,9 +322,10 @@ impl Clocks {
 
 const NS_PER_S: u64 = 1_000_000_000;
 const H: u64 = 3_600 * NS_PER_S;
-/// Of so many packets one has no fragments, where layouts have such, and so many bytes of body.
-const ASIDE_EVERY: u64 = 16;
-const ASIDE_BYTES: usize = 16;
+/// One of so many packets has settings, where a layout has some.
+const SETTINGS_EVERY: u64 = 16;
+/// The bytes of such a packet's body, as near as its layout allows.
+const SETTINGS_BYTES: usize = 16;
 const JITTER_NS_MAX: u64 = NS_PER_S;
 const DRIFT_PPM_MAX: f64 = 1_000.0;
 

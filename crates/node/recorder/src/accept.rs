@@ -124,7 +124,8 @@ impl RecorderConfig {
     /// Checks that a run would have something to record, and a source that opens its events.
     ///
     /// # Errors
-    /// No source or link is configured, and no front-end was admitted; or none of those is.
+    /// No source or link is configured, and no front-end was admitted; or too few of the sources
+    /// that are here may open events.
     pub fn check_run(&self) -> Result<(), ConfigError> {
         let expected = "a source or a link, or a connected front-end that [[accept]] admits";
         require(self.ledger_count() > 0, "sources", expected, "none")?;

@@ -67,13 +67,15 @@ pub(crate) struct Durability {
     /// Whether a frame was recorded since the last sync began that is to be synced even without
     /// fragments.
     is_due: bool,
+    /// Whether frames that were meant for it are written again, in younger files.
+    pub(crate) comes_again: bool,
 }
 
 impl Durability {
     fn new(sources: usize) -> Self {
         let (fragments, not_durable) = (vec![0; sources], vec![Accounted::default(); sources]);
         let frames = Ledger::new(sources);
-        Self { frames, fragments, not_durable, syncing: None, is_due: false }
+        Self { frames, fragments, not_durable, syncing: None, is_due: false, comes_again: false }
     }
 
     /// The header's writes have completed. With `is_due` it is synced even without frames.

@@ -21,10 +21,8 @@ pub(crate) struct InFiles {
     files: VecDeque<Mark>,
     /// All frames below that number are durable in the files before.
     durable: u64,
-    /// The number of the first frame that could not be written, until it is asked for, and the
-    /// file for which it was meant.
+    /// The lowest number of the frames that could not be written, until it is asked for.
     failed: Option<u64>,
-    failed_file: Option<StoreFile>,
     /// The sum of what frames count that are written.
     frames: Ledger,
 }
@@ -41,11 +39,12 @@ struct Mark {
 impl InFiles {
     /// Behind frames that have these counts, all of which are durable.
     pub(crate) fn behind(frames: Ledger, durable: u64) -> Self {
-        Self { files: VecDeque::new(), durable, failed: None, failed_file: None, frames }
+        Self { files: VecDeque::new(), durable, failed: None, frames }
     }
 
-    /// A frame with numbers below `end` is written, and has these counts.
+    /// A frame with numbers below `end` is written, and has these counts: behind all that are.
     pub(crate) fn recorded(&mut self, file: StoreFile, end: u64, counts: &Ledger) {
+        debug_assert!(end > self.files.back().map_or(self.durable, |newest| newest.recorded));
         self.frames.add(counts);
         match self.mark(file) {
             Some(mark) => mark.recorded = end,
@@ -58,11 +57,9 @@ impl InFiles {
         }
     }
 
-    /// The frame with that number is not written to that file, nor are those behind it there.
-    pub(crate) fn failed(&mut self, file: StoreFile, number: u64) {
-        if self.failed_file.replace(file) != Some(file) {
-            self.failed = Some(number);
-        }
+    /// The frame with that number is not written, nor are those behind it.
+    pub(crate) fn failed(&mut self, number: u64) {
+        self.failed = Some(self.failed.map_or(number, |before| before.min(number)));
     }
 
     /// From which number on frames must be written again, if there are any.
@@ -86,7 +83,6 @@ impl InFiles {
 
     /// Nothing more becomes of a file: it is closed, or what is not durable in it is counted.
     pub(crate) fn ended(&mut self, file: StoreFile) {
-        self.failed_file.take_if(|failed| *failed == file);
         if let Some(mark) = self.mark(file) {
             mark.is_closed = true;
         }
@@ -143,14 +139,9 @@ mod tests {
 
     #[test]
     fn the_first_frame_that_fails_is_the_one_to_go_back_to_once() {
-        let (mut files, [first, second]) = (InFiles::behind(Ledger::new(1), 0), FILES);
-        (7..9).for_each(|number| files.failed(first, number));
+        let mut files = InFiles::behind(Ledger::new(1), 0);
+        [7, 9, 8].into_iter().for_each(|number| files.failed(number));
         assert_eq!((files.take_failed(), files.take_failed()), (Some(7), None));
-        // It was known when 7 had failed, and 9 is written again with it.
-        files.failed(first, 9);
-        assert_eq!(files.take_failed(), None);
-        files.failed(second, 7);
-        assert_eq!(files.take_failed(), Some(7));
     }
 
     #[test]

@@ -239,7 +239,8 @@ impl RecorderConfig {
         if self.is_by_time() { 0 } else { most.unwrap_or(0) }
     }
 
-    /// How many sources each front-end has, by their names.
+    /// How many sources each front-end has, by their names: sources whose names are the same before
+    /// the last `/` count as of one front-end, which is known only when it connects.
     fn by_front_end(&self) -> Vec<u64> {
         let mut counts = BTreeMap::<&str, u64>::new();
         for source in self.sources.iter().filter(|source| source.is_link()) {

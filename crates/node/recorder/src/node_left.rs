@@ -1,11 +1,12 @@
-//! An interrupted run of which a storage node has all frames: what the node says of it
+//! An interrupted run that needs a storage node: what the node says of it
 //! (docs/spec/storage-link.md, section 5), and how it gets what a folder beside it has.
 //!
 //! The node closes its files and describes them as a frame file without frames: their header, the
 //! sum of what their frames count, and how far sources were decided. Where frames go on is the
 //! position that it grants. The epoch is above those of all frames, and not below the writer
-//! generation of the session that asks: that is on the node's disk before it is granted, so that
-//! no epoch is given twice, also if this recorder dies before a frame is durable.
+//! generation of the first session that asked: that is on the node's disk before it is granted, so
+//! that no epoch is given twice, also if this recorder dies before a frame is durable. The header
+//! of copies has the new epoch already.
 //!
 //! Where required folders are beside it the run goes on where they and the node allow it
 //! ([`Elsewhere`]). What the node lacks then it gets in a session for that, before this recorder
@@ -90,25 +91,24 @@ impl AskedNode {
         name: &str,
     ) -> Result<Vec<Self>, RecorderError> {
         let refused = |why| RecorderError::NodeTarget { name: name.to_owned(), why };
-        let mut all = Vec::new();
-        for (target, TargetConfig { place, required, spill, .. }) in targets.iter().enumerate() {
-            let Place::Node(node) = place else { continue };
-            if !required {
-                continue;
-            }
-            if node.addresses.len() > 1 {
-                return Err(refused("several storage nodes share its frames"));
-            }
+        let mut nodes = Vec::new();
+        for (number, target) in targets.iter().enumerate().filter(|(_, target)| target.required) {
+            nodes.extend(target.place.node().map(|node| (number, node, &target.spill)));
+        }
+        if nodes.iter().any(|(_, node, _)| node.addresses.len() > 1) {
+            return Err(refused("several storage nodes share its frames"));
+        }
+        if nodes.len() > 1 && !needs_folders(targets) {
+            return Err(refused("several targets are storage nodes, and none is a folder"));
+        }
+        let mut all = Vec::with_capacity(nodes.len());
+        for (target, node, spill) in nodes {
             let asked = Self::of(config, (target, node), name)?;
             let waits = |spill: &SpillConfig| !asked.is_forwarded(&spill.folder);
             if spill.as_ref().is_some_and(waits) {
                 return Err(refused("a part of it is in the spill of its storage node"));
             }
             all.push(Self { has_spill: spill.is_some(), ..asked });
-        }
-        let folders = targets.iter().filter(|target| target.required);
-        if all.len() > 1 && folders.flat_map(|target| target.place.folders()).next().is_none() {
-            return Err(refused("several targets are storage nodes, and none is a folder"));
         }
         Ok(all)
     }
@@ -140,8 +140,14 @@ impl AskedNode {
         let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
         let bytes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
         let is_little = bytes.sum::<u64>() <= SPILLED_BYTES_MAX;
-        let until = Instant::now() + FORWARD_WITHIN;
-        while folder.exists() && is_little && self.is_there() && Instant::now() < until {
+        let (until, mut looked) = (Instant::now() + FORWARD_WITHIN, None::<Instant>);
+        while folder.exists() && is_little && Instant::now() < until {
+            if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+                if !self.is_there() {
+                    break;
+                }
+                looked = Some(Instant::now());
+            }
             std::thread::sleep(FORWARD_POLL);
         }
         !folder.exists()
@@ -153,10 +159,10 @@ impl AskedNode {
         addresses.into_iter().any(|at| TcpStream::connect_timeout(&at, THERE_WITHIN).is_ok())
     }
 
-    /// Asks it, which has no frames from that number on then.
+    /// Asks it. Frames from `below` on are cut off at the node first.
     ///
     /// # Errors
-    /// It does not answer, or has nothing with which the run could go on.
+    /// It does not answer, or the run cannot go on with what it says.
     pub(crate) fn ask(&self, below: u64) -> Result<NodeLeft, RecorderError> {
         let mut link = self.link(0)?;
         match below {
@@ -330,7 +336,7 @@ impl NodeQuestion {
     /// The node cannot say where the run goes on.
     ///
     /// # Panics
-    /// No target is a storage node that the run needs.
+    /// No target is a storage node that the run needs, or it needs folders, too.
     pub fn new(
         config: &RecorderConfig,
         name: &str,
@@ -338,6 +344,7 @@ impl NodeQuestion {
         (session, seed): (u64, u64),
     ) -> Result<Self, RecorderError> {
         let targets = config.targets();
+        assert!(!needs_folders(&targets), "a run that needs no folder");
         let asked = AskedNode::all_of(config, &targets, name)?.pop().expect("a storage node");
         let mut link = asked.link_over(dial, (session, seed), 0)?;
         link.session.ask();
@@ -352,6 +359,11 @@ impl NodeQuestion {
         let left = ended?.and_then(|of_stream| asked.read(of_stream, &talk.link.session));
         Some(left.map(|left| asked.resumable(left, targets)))
     }
+}
+
+/// Whether a run has folders that it needs.
+fn needs_folders(targets: &[TargetConfig]) -> bool {
+    targets.iter().any(|target| target.required && !target.place.folders().is_empty())
 }
 
 /// Talks until `step` has a result and the session has ended. `step` also says how far it has come:
@@ -479,6 +491,8 @@ const SEND_WITHIN: Duration = Duration::from_secs(10);
 /// a new run begins.
 const FORWARD_WITHIN: Duration = Duration::from_secs(10);
 const FORWARD_POLL: Duration = Duration::from_millis(100);
+/// How often it is looked meanwhile whether the node is there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 const THERE_WITHIN: Duration = Duration::from_secs(1);
 const SPILLED_BYTES_MAX: u64 = 256 << 20;
 const POLL: Duration = Duration::from_millis(1);

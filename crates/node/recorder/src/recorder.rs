@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use catchment_agent::{Agent, Waker};
-use catchment_disk::{Disk, DiskConfig, DiskError, EngineChoice};
+use catchment_disk::{Disk, DiskConfig, DiskError};
 use catchment_model::{RunId, Utc};
 use catchment_net::{LinkAccess, NetError, Readiness};
 use catchment_runner::{
@@ -568,11 +568,6 @@ fn target_part(
                 entropy: Box::new(SystemEntropy),
             })
         });
-        // A file system may do a direct write in the call that submits it, as FUSE does: then a
-        // thread of the disk hangs, and not the target's, which spills.
-        if spill.is_some() && disk.engine == EngineChoice::Auto {
-            disk.engine = EngineChoice::Portable;
-        }
         return folder_part(disk, identity, (live, number), spill);
     }
     let (made_in, made) = crossbeam_channel::bounded(1);

@@ -5,6 +5,8 @@
 //! [`RunFiles::frame_copied`]; the current file does not change in between. If its disk stalls
 //! meanwhile and there is another, the owner abandons the frame and offers it again.
 
+mod again;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -229,17 +231,6 @@ impl<S: FolderStore> RunFiles<S> {
         self.go_elsewhere(disk, reason, self.limits.frame_bytes);
     }
 
-    /// Continues in the file made ahead, if it has blocks for that many bytes.
-    fn use_ahead(&mut self, bytes: u64) -> bool {
-        if self.maker.has_ahead(&mut self.files, bytes)
-            && let Some(Ok(next)) =
-                self.maker.next(&mut self.files, &self.folders.disks, (0, self.now_ns))
-        {
-            self.begin_file(next);
-        }
-        self.files.current.is_some()
-    }
-
     fn begin_file(&mut self, Begun { file, header }: Begun) {
         // After a failed write the file can be taken before `take_opened` finds it.
         self.opening = None;
@@ -363,7 +354,7 @@ impl<S: FolderStore> RunFiles<S> {
                     self.folders.begun(&mut self.files, id);
                 }
             }
-            JobKind::Frame(_, tag) if file.failed => self.ledger.not_written(id, &tag),
+            JobKind::Frame(_, tag) if file.failed => self.not_written(id, &tag),
             JobKind::Frame(written, tag) => {
                 self.last.is_recorded = self.end == End::LastFrame;
                 file.recorded(&written);

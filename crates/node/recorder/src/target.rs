@@ -171,6 +171,7 @@ impl<S: FolderStore> Target<S> {
         }
         if self.copying.is_none() {
             self.files.look_after_disk();
+            self.step_back();
         }
         let wait = Step::Wait(self.now_ns + IDLE_NS);
         if self.files.sink().has_pages() {

@@ -299,9 +299,9 @@ impl TargetLedger {
     }
 
     /// A frame could not be written to a file.
-    pub(crate) fn not_written(&mut self, file: StoreFile, tag: &FrameTag) {
+    pub(crate) fn not_written(&mut self, tag: &FrameTag) {
         match &mut self.held {
-            Some(held) => held.failed(file, tag.head.info.sequence),
+            Some(held) => held.failed(tag.head.info.sequence),
             None => self.failed(tag),
         }
     }

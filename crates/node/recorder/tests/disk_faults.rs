@@ -1,11 +1,14 @@
 //! Disks that fail: recording goes into fault loudly, nothing crashes, what was written stays
 //! readable, discards are counted, and recording goes on when the disk is well again.
 
+use std::ops::Range;
+
 use crate::support;
 use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_fixtures::SmallDisk;
+use catchment_frame::FileReader;
 use catchment_model::Entry;
-use catchment_recorder::{Recorder, State};
+use catchment_recorder::{Recorder, SpillConfig, State, TargetConfig};
 use catchment_storage::{Run, Verdict, verify};
 use support::detector::{Detector, assert_readable, in_fault, small_frames};
 use support::{config, total};
@@ -73,6 +76,50 @@ fn a_failed_write_costs_its_file_the_rest_and_the_next_file_goes_on() {
         for write_error in [(3, libc::EIO), (17, libc::ENOSPC), (18, libc::EIO)] {
             for engine in [EngineChoice::Auto, EngineChoice::Portable] {
                 scope.spawn(move || check(write_error, engine));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_folder_with_a_spill_has_each_frame_once_and_in_order_whichever_writes_fail() {
+    let check = |errors: Range<u64>| {
+        let folder = tempfile::tempdir().unwrap();
+        let write_errors = errors.clone().map(|write| (write, libc::EIO)).collect();
+        let plan = FaultPlan { write_errors, ..FaultPlan::default() };
+        let mut config = small_frames(&folder.path().join("runs"), Some(plan));
+        (config.write.file_bytes, config.write.sync_interval_ns) = (1 << 20, 2_000_000);
+        let spill = SpillConfig { folder: folder.path().join("spill"), bytes_max: 1 << 30 };
+        let runs = TargetConfig::folder("local", config.folder.clone());
+        config.targets = vec![TargetConfig { spill: Some(spill), ..runs }];
+        let mut detector = Detector::start(config);
+        (0..30).for_each(|_| detector.send_on(20));
+        // Otherwise it may be that what was spilled is forwarded after the run's end.
+        detector.wait(|recorder| {
+            let snapshot = recorder.snapshot();
+            let total = snapshot.targets[0].ledger.total();
+            let is_moved = total[Entry::FragmentsForwarded] == total[Entry::FragmentsSpilled];
+            is_moved && snapshot.ledger.balance().fragments_in_flight == 0
+        });
+        let summary = detector.stop();
+        let received = total(&summary, Entry::FragmentsReceived);
+        let books = [Entry::FragmentsRecorded, Entry::FragmentsDurable];
+        assert_eq!(books.map(|entry| total(&summary, entry)), [received; 2], "{errors:?}");
+        let run = Run::open(&summary.folder).unwrap();
+        let mut numbers = Vec::new();
+        for file in run.files() {
+            let bytes = std::fs::read(file.path).unwrap();
+            let reader = FileReader::open(&bytes).unwrap();
+            numbers.extend(reader.frames().iter().map(|frame| frame.info.sequence));
+        }
+        assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{errors:?}: {numbers:?}");
+        assert_readable(&summary, Verdict::Balanced);
+    };
+    // The last ones of a file, and with them those of the next, which was begun by then.
+    std::thread::scope(|scope| {
+        for first in (16..40).step_by(3) {
+            for count in [1, 3, 12] {
+                scope.spawn(move || check(first..first + count));
             }
         }
     });

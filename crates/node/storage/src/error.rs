@@ -155,8 +155,8 @@ pub enum StorageError {
     },
     /// A place elsewhere that has less of an interrupted run than it had.
     #[error(
-        "{place} has the run's frames up to {end}, and all up to {synced} were durable there, or \
-         were given up"
+        "{place} has the run's frames below {end}; all below {synced} were durable there, or were \
+         given up"
     )]
     Behind {
         /// The place.

@@ -300,7 +300,7 @@ impl<H: Host> Manager<H> {
             fault = state.fault.lock().clone();
             before = state.at_end.lock().clone();
             if let Some(fault) = &fault {
-                self.cut_after(key, fault, before.as_ref())?;
+                self.cut_after(key, &state, fault, before.as_ref())?;
             }
             stored = self.stored_beside(&state, before.as_ref(), asks.is_some())?;
         }
@@ -344,7 +344,11 @@ impl<H: Host> Manager<H> {
             let text = format!("a part of it is in {}, which has failed", folders.join(", "));
             return Err(NotOpened::Unknown(text));
         }
-        let Some(before) = before else { return Ok(None) };
+        let Some(before) = before else {
+            // The other folders alone would lack what is durable there.
+            let text = "its writer has failed, and a part of it is in a folder that was left out";
+            return Err(NotOpened::Later(text.to_owned()));
+        };
         let Durable { sequence, next_index, ledger, .. } = before.clone();
         let has_ended = state.has_ended.load(Relaxed);
         // What is closed stays, but for what was cut.
@@ -428,6 +432,7 @@ impl<H: Host> Manager<H> {
     fn cut_after(
         &mut self,
         key: &StreamKey,
+        state: &StreamState,
         fault: &Fault,
         before: Option<&Durable>,
     ) -> Result<(), NotOpened> {
@@ -446,14 +451,17 @@ impl<H: Host> Manager<H> {
                 return Err(NotOpened::Later(text));
             }
         }
+        // Beside a part in a folder that was left out, nobody else closes what was cut.
+        let is_beside = self.left_out.get(&key.name).is_some_and(|one| one.has_durable);
+        let (there, others): (Vec<_>, Vec<_>) =
+            fault.cuts.iter().partition(|(path, _)| is_left_out && path.starts_with(folder));
+        let is_closed_here = is_left_out || is_beside;
+        for (path, _) in others.iter().filter(|(_, bytes)| is_closed_here && *bytes > 0) {
+            let failed = |error: StorageError| NotOpened::Later(error.to_string());
+            stored::close_cut(path, state).map_err(failed)?;
+        }
         if !is_left_out {
             return Ok(());
-        }
-        let (there, others): (Vec<_>, Vec<_>) =
-            fault.cuts.iter().partition(|(path, _)| path.starts_with(folder));
-        for (path, _) in others.iter().filter(|(_, bytes)| *bytes > 0) {
-            let failed = |error: StorageError| NotOpened::Later(error.to_string());
-            catchment_storage::repair(path).map_err(failed)?;
         }
         let last = there.iter().filter_map(|(path, _)| index_of(path, &key.name)).max();
         let next_index = last.map_or(0, |last| last.saturating_add(1)).max(before.next_index);
@@ -612,66 +620,4 @@ const ITEMS_MAX: usize = 256;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
-mod tests {
-    use catchment_fixtures::hadtu_sources;
-    use catchment_frame::{DealtPart, EntryNames, FileHeader, Numbering, Schema};
-
-    use super::*;
-
-    #[test]
-    fn files_of_a_part_are_cut_for_no_stream_with_all_frames_and_the_other_way_round() {
-        for is_dealt in [false, true] {
-            let folder = tempfile::tempdir().unwrap();
-            let part = DealtPart { number: 1, count: 2, first_item: 0 };
-            let header = FileHeader {
-                run: RunId([7; 16]),
-                run_number: 1,
-                file_index: 0,
-                file_id: 5,
-                created_ns: 0,
-                writer: String::new(),
-                config: String::new(),
-                emulated: false,
-                schema: Schema::events(hadtu_sources(1, |_| true)).into(),
-                ledger_entries: EntryNames::default(),
-                locator: false,
-                numbering: Numbering::Run,
-                variant: 0,
-                target: is_dealt.then(|| "node:1".to_owned()),
-                part: is_dealt.then_some(part),
-                stream: 0,
-                epoch: 0,
-                superseded: Vec::new(),
-                base: None,
-            };
-            let path = folder.path().join("run-00000.catch");
-            std::fs::write(&path, header.encode()).unwrap();
-            let key = |is_dealt| StreamKey {
-                name: "run".to_owned(),
-                run: [7; 16],
-                stream: 0,
-                variant: 0,
-                is_dealt,
-            };
-            let folders = [folder.path().to_owned()];
-            let refused = stored::close_in(&folders, &key(!is_dealt), None).map(|one| one.sequence);
-            assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
-            assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
-            let is_new = stored::close_in(&folders, &key(is_dealt), None).map(|one| one.is_new);
-            assert!(matches!(is_new, Ok(false)), "{is_new:?}");
-        }
-    }
-
-    #[test]
-    fn the_highest_generation_of_a_stream_is_found_in_any_of_its_folders() {
-        let folder = tempfile::tempdir().unwrap();
-        let folders = ["one", "two"].map(|name| folder.path().join(name));
-        assert!(keep_generation(&folders, 1).is_err(), "there is no folder");
-        std::fs::create_dir(&folders[1]).unwrap();
-        keep_generation(&folders, 7).unwrap();
-        std::fs::create_dir(&folders[0]).unwrap();
-        assert_eq!(kept_generation(&folders), 7);
-        keep_generation(&folders[..1], 8).unwrap();
-        assert_eq!((kept_generation(&folders), kept_generation(&folders[1..])), (8, 7));
-    }
-}
+mod tests;

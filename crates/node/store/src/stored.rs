@@ -13,7 +13,7 @@ use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError};
 use crate::described::Description;
 use crate::node::{index_of, remove_blank};
 use crate::receive::NotOpened;
-use crate::state::StreamKey;
+use crate::state::{StreamKey, StreamState};
 
 /// The names of the streams in the folders of a node that have a file which is not closed.
 pub(crate) fn unclosed(folders: &[PathBuf]) -> BTreeSet<String> {
@@ -176,6 +176,22 @@ pub(crate) fn close_in(
         is_new: false,
         described,
     })
+}
+
+/// Closes a file that was cut behind what is durable of it. Its frames are in the closed files of
+/// the stream then, and it is not cut again.
+pub(crate) fn close_cut(path: &Path, state: &StreamState) -> Result<(), StorageError> {
+    catchment_storage::repair(path)?;
+    if let Some(reader) = open(path) {
+        let frames = reader.frames();
+        let ends = frames.first().zip(frames.last());
+        let numbers = ends.map(|(first, last)| (first.info.numbers().0, last.info.numbers().1));
+        state.closed(reader.header().file_index, numbers);
+    }
+    if let Some(fault) = &mut *state.fault.lock() {
+        fault.cuts.retain(|(one, _)| one != path);
+    }
+    Ok(())
 }
 
 /// For how long none of a stream's files was changed.

@@ -325,7 +325,7 @@ impl<S: FolderStore> Writer<S> {
     /// Requests the next file, in the folder that is best now.
     fn ask(&mut self) -> Asked {
         let (index, disk) = (self.next_index, self.disks.choose(self.now_ns));
-        // One without frames needs no room: a reserve is free for that.
+        // A file without frames reserves no room; the disk's reserve holds it.
         let room_bytes = if self.end == End::No { ROOM_BYTES } else { 0 };
         let path = self.path(disk, index);
         self.files.store(disk).open(NewFile { path, room_bytes });

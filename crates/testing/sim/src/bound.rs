@@ -26,6 +26,7 @@ use crate::fault::{Fault, Faults};
 use crate::plan::{S, SourcePlan};
 use crate::recorded::Recorded;
 use crate::recorder::Life;
+use crate::sessions::FrontEnd;
 use crate::world::Outcome;
 
 /// Checks that the required fragments of a life that was not cut short are recorded. Returns how
@@ -118,10 +119,14 @@ fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
     }
     let longest = crate::plan::PART_FRAGMENT_BYTES_MAX;
     // What is set aside for front-ends whose sources share connections is for nobody else.
-    let set_aside = if outcome.plan.config.access.skew_bytes > 0 { 4 } else { u64::MAX };
+    let shares = outcome.plan.config.access.skew_bytes > 0
+        && outcome.front_ends.iter().any(FrontEnd::shares_connections);
     let was_spent = |name: &str| {
         let fill = life.last.fills.iter().find(|fill| fill.name == name);
-        fill.is_some_and(|fill| fill.highest + longest + fill.capacity / set_aside >= fill.capacity)
+        fill.is_some_and(|fill| {
+            let set_aside = if shares && name == "segments" { fill.capacity / 4 } else { 0 };
+            fill.highest + longest + set_aside >= fill.capacity
+        })
     };
     // What a connection waits with when the run ends is discarded, too: it waits for its share.
     let sources = life.last.ledger.sources.iter().enumerate();

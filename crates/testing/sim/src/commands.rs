@@ -23,7 +23,7 @@ pub(crate) fn check(outcome: &Outcome) -> Result<(), String> {
         for session in &front_end.sessions {
             follow(outcome, session).map_err(|why| format!("{name}: {why}"))?;
         }
-        // Links are there without run control alone.
+        // A link's front-end delivers no source of events.
         let is_required = |&one: &usize| {
             outcome.plan.sources.get(one).is_some_and(|one| one.role == SourceRole::Required)
         };

@@ -7,7 +7,6 @@
 mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use catchment_builder::IncompletePolicy;
 use catchment_model::ledger::Role;
@@ -618,13 +617,9 @@ impl<'a> Check<'a> {
             let slices = &self.outcome.sent.sources[plan.sources.len() + link].slices;
             let whole = (crate::plan::DURATION_NS / of_link.slice_ns).min(plan.events);
             let has_all = |(channel, of_channel): (usize, &ChannelPlan)| {
-                let ranges = self.recorded.samples.get(&(link, channel));
-                let is_there = |sent: Range<u64>| {
-                    let holds = |one: &Range<u64>| one.start <= sent.start && sent.end <= one.end;
-                    sent.is_empty() || ranges.is_some_and(|ranges| ranges.iter().any(holds))
-                };
                 let samples = |&slice: &u64| of_channel.samples_of(slice, of_link.slice_ns);
-                slices.iter().map(samples).all(is_there)
+                let mut sent = slices.iter().map(samples);
+                sent.all(|sent| self.recorded.has_samples((link, channel), &sent))
             };
             // A late part without samples is a loss, too.
             let recorded = self.ledger.sources[plan.sources.len() + link][Entry::FragmentsRecorded];

@@ -244,8 +244,10 @@ impl Check<'_> {
             newest.extend(&own);
             // A power cut may leave the table and take a part of it, or a frame that it lists.
             let is_whole = |toc: &&WalkedToc| {
-                let is_torn =
-                    life.unsynced.contains(&file.path) && !file.damage(&toc.frame).is_empty();
+                let is_torn = life.has_crashed
+                    && !life.was_killed
+                    && life.unsynced.contains(&file.path)
+                    && !file.damage(&toc.frame).is_empty();
                 toc.frames == file.frames.len() as u64 && !is_torn
             };
             let Some(toc) = file.toc.as_ref().filter(is_whole) else { continue };

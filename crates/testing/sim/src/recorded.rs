@@ -34,6 +34,14 @@ pub struct Recorded {
     pub files: Vec<WalkedFile>,
 }
 
+impl Recorded {
+    /// Whether these samples of a link's channel are in the files, if there are any.
+    pub(crate) fn has_samples(&self, of: (usize, usize), samples: &Range<u64>) -> bool {
+        let holds = |one: &Range<u64>| one.start <= samples.start && samples.end <= one.end;
+        samples.is_empty() || self.samples.get(&of).is_some_and(|all| all.iter().any(holds))
+    }
+}
+
 /// Reads a life's files, and checks that nothing in them differs from what was sent.
 pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     let count = outcome.plan.endpoints();

@@ -22,9 +22,7 @@ pub(crate) fn durable(
     let of_link = &plan.links[link];
     let has = |channel: usize, slice: u64| {
         let sent = of_link.channels[channel].samples_of(slice, of_link.slice_ns);
-        let ranges = recorded.samples.get(&(link, channel)).into_iter().flatten();
-        let mut ranges = ranges.filter(|one| one.start <= sent.start && sent.end <= one.end);
-        sent.is_empty() || ranges.next().is_some()
+        recorded.has_samples((link, channel), &sent)
     };
     let sessions = outcome.front_ends.iter().flat_map(|front_end| &front_end.sessions);
     let logs = sessions.flat_map(|session| &session.logs).filter(|log| log.source == source);
@@ -34,8 +32,8 @@ pub(crate) fn durable(
             let ItemKind::Packet { slice, part } = kind else { continue };
             let first = part * of_link.channels_per_packet;
             let own = first..(first + of_link.channels_per_packet).min(of_link.channels.len());
-            let mut selected = own.filter(|&channel| selected.channels[link][channel]);
-            absent += selected.by_ref().filter(|&channel| !has(channel, slice)).count() as u64;
+            let selected = own.filter(|&channel| selected.channels[link][channel]);
+            absent += selected.filter(|&channel| !has(channel, slice)).count() as u64;
         }
     }
     let of_source = recorded.increments.iter().filter(|((one, _), _)| *one == source);

@@ -518,11 +518,15 @@ impl FrontEnd {
         }
     }
 
+    /// Whether some of its sources share a data connection.
+    pub fn shares_connections(&self) -> bool {
+        self.peer.data_connections() < self.plan.sources.len()
+    }
+
     /// It was granted so much of a skew.
     pub fn check_skew(&mut self, granted_bytes: u64) {
         let SkewPlan { asked_bytes, granted_bytes_max, .. } = self.plan.skew;
-        let is_shared = self.peer.data_connections() < self.plan.sources.len();
-        let most = if is_shared { asked_bytes.min(granted_bytes_max) } else { 0 };
+        let most = if self.shares_connections() { asked_bytes.min(granted_bytes_max) } else { 0 };
         if granted_bytes > most {
             self.blame(|| format!("it is granted a skew of {granted_bytes} bytes, not {most}"));
         }
@@ -586,7 +590,7 @@ fn logs(config: &SenderConfig) -> Vec<LogConfig> {
     config.sources.iter().map(log).collect()
 }
 
-/// The most sources over sessions, and those of a front-end that has more than connections, less
-/// than one or a few.
+/// The most sources over sessions, without those that a wide front-end adds.
 const SOURCES_MAX: usize = 5;
+/// A wide front-end has more sources than data connections: these, or one less or more.
 const SOURCES_WIDE: usize = 18;

@@ -186,16 +186,16 @@ pub(crate) fn direct_write_once(
     bench: &Bench<'_>,
     sync_ns: Option<u64>,
 ) -> anyhow::Result<DirectWrite> {
-    direct_write_in(&bench.scratch, bench.quick, sync_ns)
+    let bytes = if bench.quick { 128 << 20 } else { 4 << 30 };
+    direct_write_in(&bench.scratch, bytes, sync_ns)
 }
 
-/// The same, for a thread beside the bench's.
+/// The same of so many bytes, for a thread beside the bench's.
 pub(crate) fn direct_write_in(
     scratch: &Path,
-    is_quick: bool,
+    bytes: u64,
     sync_ns: Option<u64>,
 ) -> anyhow::Result<DirectWrite> {
-    let bytes = if is_quick { 128 << 20 } else { 4 << 30 };
     let made = !scratch.exists();
     std::fs::create_dir_all(scratch)?;
     let mut config = catchment_disk::DiskConfig::default();

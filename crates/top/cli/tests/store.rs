@@ -555,7 +555,7 @@ fn what_a_storage_node_cannot_do_is_refused() {
         ("kind = \"store\"\naddress = \"a:1\"\nfolder = \"f\"", "expected no folder"),
         ("folder = \"f\"\naddress = \"a:1\"", "expected kind = \"store\" beside it"),
         ("folder = \"f\"\ntoken_file = \"t\"", "expected kind = \"store\" beside it"),
-        ("folder = \"f\"\nhold_bytes = \"1 MiB\"", "of a required target of kind"),
+        ("folder = \"f\"\nhold_bytes = \"1 MiB\"", "for a required target that is of kind"),
         ("kind = \"store\"\naddress = \"a:1\"\ntrends = true", "expected false"),
         ("folders = [\"f\", \"g\"]\nspill = \"s\"\nspill_bytes = \"1 GiB\"", "or of one folder"),
         ("folder = \"f\"\nspill = \"f/s\"\nspill_bytes = \"1 GiB\"", "apart from the target's own"),

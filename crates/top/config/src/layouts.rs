@@ -311,7 +311,8 @@ pub(crate) fn of_source<'a>(
         let got = name.map_or_else(|| "none".to_owned(), |name| format!("{name:?}"));
         return Err(located.expected(key, &expected, &got));
     };
-    if layouts.clock_hz().is_some() {
+    // Packets that are no fragments have no keys.
+    if layouts.layout().packet.skip || layouts.clock_hz().is_some() {
         return Ok(layouts);
     }
     let bits = layouts.number_bits();

@@ -130,7 +130,7 @@ fn target(
     let spill = spill(located, (index, low), may_spill)?;
     if hold_bytes.is_some() && !(required && (is_node || spill.is_some())) {
         let message =
-            "expected it of a required target of kind = \"store\", or with a spill, alone";
+            "expected it only for a required target that is of kind = \"store\" or has a spill";
         return Err(located.error(&key("hold_bytes"), message));
     }
     if let (Some(spill), Some(folder)) = (&spill, place.folder()) {
@@ -191,7 +191,8 @@ fn spill(
         (Some(folder), Some(bytes)) => (folder.clone(), u64::from(bytes)),
     };
     if !may_spill {
-        let message = "expected it of a required target of kind = \"store\" or of one folder alone";
+        let message =
+            "expected it only for a required target of kind = \"store\" or of one folder alone";
         return error("spill", message);
     }
     if folder.as_os_str().is_empty() {

@@ -121,9 +121,12 @@ fn check_variants(layout: &Layout) -> Result<(), LayoutError> {
 
 /// Why a block that is tried later is never chosen, if the one before hides it.
 pub(super) fn hides(before: &Block, later: &Block) -> Option<&'static str> {
+    let own = later.choice();
     match before.choice() {
         none if none.is_empty() => Some("no choose"),
-        same if same == later.choice() => Some("the same choose"),
+        part if part.iter().all(|one| own.contains(one)) => {
+            Some("the same choose, or a part of it")
+        }
         _ => None,
     }
 }
@@ -218,7 +221,8 @@ impl BlockCheck<'_> {
             return expected(&key("bytes"), most, least);
         }
         if *skip && !self.is_record && !self.layout.records.is_empty() {
-            return expected(&key("skip"), "it in a record, or a packet without records", "it");
+            let got = "it in a packet with records";
+            return expected(&key("skip"), "it in a record, or a packet without records", got);
         }
         if fields.len() > FIELDS_MAX {
             return expected(&key("fields"), format!("at most {FIELDS_MAX} fields"), fields.len());

@@ -123,13 +123,21 @@ impl Layouts {
         }
     }
 
-    /// Why the packet has another layout of its source: the first `choose` that does not hold.
+    /// Why the packet has another layout of its source: it is shorter than the head, its byte order
+    /// is not told, or the first `choose` that does not hold.
     pub(super) fn not_chosen(&self, bytes: &[u8]) -> String {
+        let (name, head) = (&self.layout.name, self.compiled.packet.head);
+        if bytes.len() < head {
+            return format!("{name:?} has a head of {head} bytes, got {}", bytes.len());
+        }
+        if self.compiled.order(bytes).is_none() {
+            return format!("{name:?} has a word for its byte order, which tells none or both");
+        }
         let wrong = self.wrong(bytes, |kind| match kind {
             FieldKind::Choose(value) => Some(value),
             _ => None,
         });
-        format!("{:?} {wrong}", self.layout.name)
+        format!("{name:?} {wrong}")
     }
 
     /// The first of some constants of the packet that does not hold.

@@ -43,13 +43,15 @@ impl Conductor {
         run_status.fail(reason.unwrap_or_else(|| "the first run did not begin".into()));
     }
 
-    /// Begins the first run that waits for front-ends, if there is one.
+    /// Begins the first run that waits for front-ends, if there is one, and there are others than
+    /// those with which it could not begin.
     pub(super) fn begin_if_admitted(&mut self, now_ns: u64) {
-        let is_busy = self.control.under_way().is_some();
-        if !self.state.awaits_front_end
-            || is_busy
-            || self.devices.run_status.front_ends().admitted().is_empty()
-        {
+        if !self.state.awaits_front_end || self.control.under_way().is_some() {
+            return;
+        }
+        let run_status = &self.devices.run_status;
+        let admitted = run_status.front_ends().admitted();
+        if admitted.is_empty() || admitted == *run_status.tried.lock() {
             return;
         }
         self.state.awaits_front_end = false;

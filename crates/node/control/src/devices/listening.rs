@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_recorder::{RecorderConfig, Standing};
+use catchment_recorder::{AdmittedSource, RecorderConfig, Standing};
 
 use super::Recording;
 use crate::configuration::Configuration;
@@ -63,28 +63,39 @@ impl Recording {
     /// admitted, and are connected.
     ///
     /// # Errors
-    /// Why it cannot be recorded with them.
+    /// Why it cannot be recorded with them. If no source opens its events, others may come.
     pub(super) fn with_admitted(
         &self,
         base: &Arc<Configuration>,
     ) -> Result<Arc<Configuration>, String> {
-        let mut admitted = self.run_status.front_ends().admitted();
+        let tried = self.run_status.front_ends().admitted();
         // They may be configured by now.
         let configured: BTreeSet<&str> =
             base.recorder.sources.iter().map(|source| &*source.name).collect();
-        admitted.retain(|one| !configured.contains(one.name.as_str()));
-        if admitted.is_empty() {
-            let checked = base.recorder.check_run();
-            self.run_status.lacks_sources.store(checked.is_err(), Relaxed);
-            return checked.map(|()| Arc::clone(base)).map_err(|error| error.to_string());
-        }
+        let is_new = |one: &&AdmittedSource| !configured.contains(one.name.as_str());
+        let admitted: Vec<AdmittedSource> = tried.iter().filter(is_new).cloned().collect();
+        let configuration = match admitted.is_empty() {
+            true => Arc::clone(base),
+            false => Arc::new(self.with_sources(base, &admitted)?),
+        };
+        let checked = configuration.recorder.check_run();
+        *self.run_status.tried.lock() = tried;
+        self.run_status.lacks_sources.store(checked.is_err(), Relaxed);
+        checked.map(|()| configuration).map_err(|error| error.to_string())
+    }
+
+    /// A configuration with sources that were admitted beside its own.
+    fn with_sources(
+        &self,
+        base: &Configuration,
+        admitted: &[AdmittedSource],
+    ) -> Result<Configuration, String> {
         let configure = &self.shared.configure;
-        let text = configure.with_admitted(&base.recorder.text, &admitted)?;
-        let checked = configure.check(&text).map_err(|fault| {
+        let text = configure.with_admitted(&base.recorder.text, admitted)?;
+        configure.check(&text).map_err(|fault| {
             let count = admitted.len();
             format!("with {count} sources of front-ends that were admitted: {}", fault.message)
-        });
-        Ok(Arc::new(checked?))
+        })
     }
 
     /// The run that begins has taken the listeners over, or could not be armed.

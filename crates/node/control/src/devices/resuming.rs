@@ -106,9 +106,14 @@ impl Recording {
         }
     }
 
-    /// Whether the catalogue knows the text of an interrupted run of which nothing is anywhere, and
-    /// that is the present one, with sources that had been admitted to it.
+    /// Whether the catalogue knows the text of an interrupted run that needs no folder and of which
+    /// nothing is anywhere, and that is the present one, with sources that had been admitted to it.
     fn is_of_catalogue(&self, row: &RunRow, config: &RecorderConfig) -> bool {
+        // Where it needs a folder, it goes on from files only.
+        let targets = config.targets();
+        if targets.iter().any(|target| target.required && !target.place.folders().is_empty()) {
+            return false;
+        }
         let text = self.shared.catalog.configuration_of(row.number);
         text.is_ok_and(|text| match text.strip_prefix(config.text.as_str()) {
             Some(admitted) => admitted.is_empty() || admitted.starts_with(ADMITTED),

@@ -5,15 +5,17 @@
 //! whole frame, closed, and synced. That frame says where to go on, so that nothing is written
 //! twice, also if this program is killed, too. Files of the spill are removed once what they have
 //! is synced in the folder. A folder that has less than what was there when the frames were spilled
-//! gets nothing: the hole would stay.
+//! gets nothing: the hole would stay. Nor does one whose file system has no locks, of a run that
+//! ended while the folder hung: its disk may write there still.
 //!
 //! Calls take as long as the disk does, on the thread of this spill.
 
+use std::fs::{OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use catchment_agent::Entropy as _;
-use catchment_disk::append_lines;
+use catchment_disk::{append_lines, list_files, open_regular};
 use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine};
 use catchment_model::{Entry, Ledger};
 use catchment_runner::SystemEntropy;
@@ -55,6 +57,17 @@ struct Files {
     before: Ledger,
     /// Bytes that are not synced.
     unsynced: u64,
+    /// The present file, until it has a frame and is listed.
+    blank: Option<Blank>,
+    /// Whether the last file says that the run has ended.
+    marks_end: bool,
+}
+
+/// A file without frames, which no list names.
+struct Blank {
+    path: PathBuf,
+    index: u32,
+    file_id: u64,
 }
 
 impl ToFolder {
@@ -75,16 +88,23 @@ impl ToFolder {
     pub(super) fn forward(&mut self, now_ns: u64, say: &mut dyn FnMut(String)) -> Outcome {
         let done = match self.files.take() {
             None if now_ns < self.open_at_ns => return (0, None),
-            None => match self.open() {
+            None => match self.check_locks().map(|()| self.open()) {
+                Err(why) => Err(why),
                 // By the target of a run that has ended, whose disk does not answer yet.
-                Err(StorageError::BeingRecorded { .. }) if self.may_be_locked(now_ns) => {
+                Ok(Err(StorageError::BeingRecorded { .. })) if self.may_be_locked(now_ns) => {
                     self.open_at_ns = now_ns + LOCKED_POLL_NS;
                     return (0, None);
                 }
-                Err(error) => Err(error.to_string()),
-                Ok(left) => self.begin_behind(left).map(|files| (files, false)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Ok(Ok(left)) => self.begin_behind(left).map(|files| (files, false)),
             },
-            Some(mut files) => self.write(&mut files, now_ns, say).map(|is_over| (files, is_over)),
+            Some(mut files) => {
+                let written = self.write(&mut files, now_ns, say);
+                if written.is_err() {
+                    files.remove_blank();
+                }
+                written.map(|is_over| (files, is_over))
+            }
         };
         match done {
             Ok((_, true)) => (1, Some(Ok(()))),
@@ -99,7 +119,7 @@ impl ToFolder {
     /// What is left of it, and the number below which all is durable in the folder.
     pub(super) fn into_spill(mut self) -> (Spill, u64) {
         if let Some(files) = &mut self.files
-            && files.close(&self.folder, false).is_ok()
+            && files.close(&self.folder).is_ok()
         {
             self.durable = self.backlog.next();
         }
@@ -109,6 +129,27 @@ impl ToFolder {
     /// Whether a file that another has open is waited for.
     fn may_be_locked(&mut self, now_ns: u64) -> bool {
         now_ns.saturating_sub(*self.locked_ns.get_or_insert(now_ns)) < LOCKED_NS
+    }
+
+    /// Of a run that ended without its folder, whose disk may hang still: files that it writes are
+    /// known by their locks only, so that the file system must have locks.
+    fn check_locks(&self) -> Result<(), String> {
+        if self.backlog.spill.run_end().is_none() {
+            return Ok(());
+        }
+        let paths = list_files(&self.folder, "catch").map_err(|error| error.to_string())?;
+        let Some(path) = paths.last() else { return Ok(()) };
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        let file = open_regular(path, OpenOptions::new().read(true)).map_err(failed)?;
+        match file.try_lock_shared() {
+            Err(TryLockError::Error(error)) => Err(format!(
+                "{}: the file system has no locks, which show whether a disk that hung still \
+                 writes there: mount it with flock ({error})",
+                path.display()
+            )),
+            // The lock ends with the file.
+            Ok(()) | Err(TryLockError::WouldBlock) => Ok(()),
+        }
     }
 
     /// Ends the run's files that are there.
@@ -138,14 +179,15 @@ impl ToFolder {
             ));
         }
         let header = self.backlog.spill.stream_header().map_err(|error| error.to_string())?;
-        let ResumedPlace { next_index, mut ledger, .. } = left.places.swap_remove(0);
+        let ResumedPlace { next_index, mut ledger, marks_end, .. } = left.places.swap_remove(0);
         if ledger.sources.is_empty() {
             ledger = Ledger::new(header.schema.sources.len());
         }
         self.durable = left.sequence;
         self.backlog.go_on_at(left.sequence, None);
         let writer = SpillWriter::new(&header);
-        Ok(Files { header, writer, next_index, before: ledger, unsynced: 0 })
+        let (before, unsynced, blank) = (ledger, 0, None);
+        Ok(Files { header, writer, next_index, before, unsynced, blank, marks_end })
     }
 
     /// Writes the next frame. Whether there is none, and all are durable.
@@ -160,10 +202,11 @@ impl ToFolder {
             Ok(Some(frame)) => {
                 files.begin(&self.folder, now_ns).map_err(failed)?;
                 files.writer.write(&frame).map_err(failed)?;
+                files.list_begun(&self.folder).map_err(failed)?;
                 files.unsynced += frame.bytes();
                 let is_full = files.writer.file_bytes() >= Some(self.file_bytes);
                 if is_full {
-                    files.close(&self.folder, false).map_err(failed)?;
+                    files.close(&self.folder).map_err(failed)?;
                 } else if files.unsynced >= SYNC_BYTES {
                     files.writer.sync().map_err(failed)?;
                 } else {
@@ -175,8 +218,11 @@ impl ToFolder {
             }
             Ok(None) => Err("a spilled frame cannot be read now".to_owned()),
             Err(AllRead) => {
-                let has_ended = self.backlog.spill.run_end().is_some();
-                files.close(&self.folder, has_ended).map_err(failed)?;
+                let closed = match self.backlog.spill.run_end() {
+                    Some(_) => files.end(&self.folder, now_ns),
+                    None => files.close(&self.folder),
+                };
+                closed.map_err(failed)?;
                 self.synced(now_ns, say);
                 Ok(true)
             }
@@ -200,13 +246,48 @@ impl Files {
         let file_id = SystemEntropy.random_u64().map_err(io::Error::other)?;
         let header = FileHeader { file_index: index, file_id, created_ns, ..self.header.clone() };
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        self.writer.begin(folder.join(format!("{name}-{index:05}.catch")), &header)?;
-        self.next_index = index + 1;
+        let path = folder.join(format!("{name}-{index:05}.catch"));
+        let begun = self.writer.begin(path.clone(), &header);
+        // One that could not be made may be another's.
+        if self.writer.file_bytes().is_some() {
+            self.blank = Some(Blank { path, index, file_id });
+        }
+        begun?;
+        (self.next_index, self.marks_end) = (index + 1, false);
+        Ok(())
+    }
+
+    /// The present file stays: lists it, unless it is listed.
+    fn list_begun(&mut self, folder: &Path) -> io::Result<()> {
+        let Some(Blank { index, file_id, .. }) = self.blank.take() else { return Ok(()) };
         self.list(folder, &FileListLine::Begun { index, file_id })
     }
 
-    /// Closes the present file, if there is one. The run's last one says that it has ended.
-    fn close(&mut self, folder: &Path, run_ended: bool) -> io::Result<()> {
+    /// Removes the present file if it has no frame: each further try makes one of its own.
+    fn remove_blank(&mut self) {
+        if let Some(blank) = self.blank.take() {
+            // If it cannot be removed, it is ended as those of a recorder that was killed.
+            let _removed = self.writer.remove(&blank.path);
+        }
+    }
+
+    /// Closes the present file, if there is one, behind which the run may go on.
+    fn close(&mut self, folder: &Path) -> io::Result<()> {
+        self.close_with(folder, false)
+    }
+
+    /// Closes the run's last file, which says that the run has ended: one without frames, if there
+    /// is no other that can.
+    fn end(&mut self, folder: &Path, now_ns: u64) -> io::Result<()> {
+        if !self.marks_end {
+            self.begin(folder, now_ns)?;
+        }
+        self.close_with(folder, true)?;
+        self.list(folder, &FileListLine::Ended { files: self.next_index })
+    }
+
+    /// Closes the present file, if there is one.
+    fn close_with(&mut self, folder: &Path, run_ended: bool) -> io::Result<()> {
         if self.writer.file_bytes().is_some() {
             self.before.add(self.writer.frames());
             for source in &mut self.before.sources {
@@ -214,16 +295,70 @@ impl Files {
             }
             let bytes = self.writer.close_with(&self.before, run_ended)?;
             let index = self.next_index - 1;
+            self.marks_end = run_ended;
+            self.list_begun(folder)?;
             self.list(folder, &FileListLine::Closed { index, bytes })?;
         }
-        match run_ended {
-            true => self.list(folder, &FileListLine::Ended { files: self.next_index }),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     fn list(&self, folder: &Path, line: &FileListLine) -> io::Result<()> {
         let run = FileListLine::Run(self.header.run).encode();
         append_lines(&folder.join(FILE_LIST_NAME), &run, &line.encode()).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use catchment_model::RunId;
+    use catchment_storage::Run;
+
+    use super::*;
+    use crate::config::{RecorderConfig, SourceConfig};
+    use crate::file::OfRun;
+    use crate::schema::schema;
+
+    fn files() -> Files {
+        let source = SourceConfig::new("source".to_owned(), ([127, 0, 0, 1], 0).into());
+        let config = RecorderConfig::new("".into(), vec![source]);
+        let schema = Arc::new(schema(&config).unwrap());
+        let header = OfRun::of(&config).header(RunId([7; 16]), &schema, 0);
+        let writer = SpillWriter::new(&header);
+        let before = Ledger::new(header.schema.sources.len());
+        let (next_index, unsynced, blank, marks_end) = (0, 0, None, false);
+        Files { header, writer, next_index, before, unsynced, blank, marks_end }
+    }
+
+    #[test]
+    fn a_run_that_lacks_no_frame_gets_one_file_that_says_that_it_has_ended() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("run");
+        std::fs::create_dir(&folder).unwrap();
+        let mut files = files();
+        for _ in 0..2 {
+            files.end(&folder, 1).unwrap();
+            assert_eq!(files.next_index, 1);
+        }
+        drop(files);
+        assert!(Run::open(&folder).unwrap().ended());
+    }
+
+    #[test]
+    fn a_file_that_gets_no_frame_is_removed_and_that_of_another_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("run").join("run-00000.catch");
+        let folder = path.parent().unwrap();
+        std::fs::create_dir(folder).unwrap();
+        let mut own = files();
+        own.begin(folder, 1).unwrap();
+        let mut other = files();
+        assert!(other.begin(folder, 1).is_err(), "it is there");
+        other.remove_blank();
+        assert!(path.exists());
+        own.remove_blank();
+        assert!(!path.exists());
+        assert!(!folder.join(FILE_LIST_NAME).exists());
     }
 }

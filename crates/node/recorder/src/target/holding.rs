@@ -28,6 +28,7 @@ use crossbeam_channel::TryRecvError;
 use super::{CurrentFrame, IDLE_NS, Step, Target};
 use crate::config::RecorderConfig;
 use crate::frames::{FrameHead, SharedColumn};
+use crate::in_files::InFiles;
 use crate::spill::Backlog;
 use crate::store_feed::{Held, HeldColumn, Outgoing};
 use crate::store_nodes::AWAY_NS;
@@ -50,7 +51,7 @@ pub(super) struct Holding {
     /// One above the last number of all frames so far, and of those before this recorder.
     end: u64,
     begins: u64,
-    /// The newest frame's, like which one is that is read back.
+    /// The head of the newest frame, a model for those that are read back.
     head: Option<Arc<FrameHead>>,
     /// How long the oldest frame may be held, and since when it is.
     patience_ns: u64,
@@ -128,7 +129,7 @@ impl CurrentFrame {
         let records = frame.ledger.as_deref().unwrap_or_default();
         // They were encoded here, or read from a frame that was checked.
         let increment = decode_ledger(records, &EntryNames::default(), sources);
-        let increment = increment.unwrap_or_else(|_| Ledger::new(sources));
+        let increment = increment.expect("counts that were encoded here");
         let head = Arc::new(FrameHead {
             info: frame.info,
             columns: frame.columns.len(),
@@ -179,6 +180,11 @@ impl<S: FolderStore> Target<S> {
                     let now_ns = self.now_ns;
                     for holding in self.holding.iter_mut().filter(|holding| holding.is_fed) {
                         (holding.is_fed, holding.durable_ns) = (false, now_ns);
+                        // If the frames agent panicked, the newest frame has no end.
+                        let newest = holding.held.pop_back_if(|held| held.frame.ledger.is_none());
+                        for held in newest.iter() {
+                            holding.end = held.frame.info.sequence;
+                        }
                     }
                     return taken;
                 }
@@ -227,15 +233,20 @@ impl<S: FolderStore> Target<S> {
         held.frame.ledger = Some(ledger);
     }
 
+    /// Goes back to the first frame that could not be written, before another one gets to a file.
+    pub(super) fn step_back(&mut self) {
+        let Some(holding) = &mut self.holding else { return };
+        if let Some(failed) = self.files.ledger().held().and_then(InFiles::take_failed) {
+            holding.next = holding.next.min(failed);
+            self.offered = None;
+        }
+    }
+
     /// Counts and drops what is durable in the folder. Returns how many frames.
     fn settle_held(&mut self) -> u64 {
         let Some(holding) = &mut self.holding else { return 0 };
         let Some(in_files) = self.files.ledger().held() else { return 0 };
-        let (durable, failed) = (in_files.durable(), in_files.take_failed());
-        if let Some(failed) = failed {
-            holding.next = failed;
-            self.offered = None;
-        }
+        let durable = in_files.durable();
         if holding.durable < durable {
             (holding.durable, holding.durable_ns) = (durable, self.now_ns);
         }
@@ -328,8 +339,8 @@ impl<S: FolderStore> Target<S> {
         }
     }
 
-    /// Whether the run ends without the folder, in which nothing has become durable for so long
-    /// that it hangs: all that it lacks is in the spill, with the run's last frame, and is
+    /// Whether the run ends without the folder because it hangs: nothing has become durable there
+    /// for [`STUCK_NS`]. All that it lacks is in the spill, with the run's last frame, and is
     /// forwarded when the target has ended.
     pub(super) fn is_spilled_whole(&mut self) -> bool {
         let Some(holding) = self.holding.as_ref().filter(|holding| !holding.is_fed) else {

@@ -257,6 +257,8 @@ type Columns = Vec<(ColumnEntry, Vec<u8>)>;
 /// The frames that a place lacks and another one has, in their order, as the place has them.
 pub struct Copies {
     header: FileHeader,
+    /// The header's bytes.
+    encoded: Vec<u8>,
     /// What its frames may still count in increments.
     left: Ledger,
     /// The numbers of the next frame, and behind the last.
@@ -297,7 +299,8 @@ impl Copies {
         let ResumedPlace { files, ledger, .. } = &from.places[holder];
         let (left, at) = (left(ledger, &place.ledger), (0, 0));
         let holding = holding(files, next)?;
-        let mut copies = Self { header, left, next, end, holding, at };
+        let encoded = header.encode();
+        let mut copies = Self { header, encoded, left, next, end, holding, at };
         copies.limit_missing(ledger, &place.ledger);
         Ok(copies)
     }
@@ -307,9 +310,9 @@ impl Copies {
     /// # Errors
     /// It cannot be read.
     pub fn next_file(&mut self) -> Result<Option<Vec<u8>>, StorageError> {
-        let mut file = self.header.encode();
-        let Some(frame) = self.next_frame(file.len() as u64)? else { return Ok(None) };
-        file.extend_from_slice(&frame);
+        let offset = self.encoded.len() as u64;
+        let Some(frame) = self.next_frame(offset)? else { return Ok(None) };
+        let file = [&self.encoded[..], &frame].concat();
         Ok(Some(file))
     }
 
@@ -350,9 +353,8 @@ impl Copies {
         (place, holder): (&ResumedPlace, usize),
     ) -> Result<ResumedPlace, StorageError> {
         let failed = |source| StorageError::Write { path: path.clone(), source };
-        let encoded = self.header.encode();
-        file.write_all(&encoded).map_err(failed)?;
-        let mut offset = encoded.len() as u64;
+        file.write_all(&self.encoded).map_err(failed)?;
+        let mut offset = self.encoded.len() as u64;
         while let Some(bytes) = self.next_frame(offset)? {
             file.write_all(&bytes).map_err(failed)?;
             offset += bytes.len() as u64;

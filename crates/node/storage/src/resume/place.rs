@@ -322,22 +322,33 @@ impl Place {
             file.found.add_positions(file.frames, &mut positions)?;
             place.bytes += file.close(&place.ledger, &positions)?;
         }
-        let is_behind = |path: &PathBuf| {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            open::index_of_name(&stem).is_some_and(|index| index >= place.next_index)
-        };
-        for path in self.blank.iter().filter(|path| is_behind(path)) {
-            let failed = |source| StorageError::Write { path: path.clone(), source };
-            std::fs::remove_file(path).map_err(failed)?;
-        }
-        for path in &self.unreadable {
-            if self.is_required && !is_behind(path) {
-                return Err(StorageError::NoFiles { path: path.clone() });
-            }
-            supersede(path)?;
-        }
+        clear_others((&self.blank, &self.unreadable), self.is_required, place.next_index)?;
         Ok(place)
     }
+}
+
+/// Removes blank files from that index on, and keeps unreadable ones under other names: a place
+/// that the run needs has none of these before it.
+fn clear_others(
+    (blank, unreadable): (&[PathBuf], &[PathBuf]),
+    is_required: bool,
+    next_index: u32,
+) -> Result<(), StorageError> {
+    let is_behind = |path: &PathBuf| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        open::index_of_name(&stem).is_some_and(|index| index >= next_index)
+    };
+    for path in blank.iter().filter(|path| is_behind(path)) {
+        let failed = |source| StorageError::Write { path: path.clone(), source };
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    for path in unreadable {
+        if is_required && !is_behind(path) {
+            return Err(StorageError::NoFiles { path: path.clone() });
+        }
+        supersede(path)?;
+    }
+    Ok(())
 }
 
 /// The number of files before one that a power cut took, if nothing is kept of those behind it: the

@@ -77,7 +77,7 @@ impl Sessions {
         const CUTS: u32 = StreamLog::ASKS | StreamLog::CUTS;
         if !matches!(of_stream.flags, 0 | StreamLog::DEALT | StreamLog::ASKS | CUTS) {
             let (field, got) = ("flags", of_stream.flags.into());
-            return Err(Fault::Bound { field, min: 0, max: StreamLog::ASKS.into(), got });
+            return Err(Fault::Bound { field, min: 0, max: CUTS.into(), got });
         }
         opening.log = Some((*log, of_stream));
         Ok(())
@@ -133,11 +133,7 @@ impl Sessions {
                 let Some(Slot::Failed(error)) = self.streams.remove(name) else {
                     return Ok(false);
                 };
-                return Err(match error {
-                    NotOpened::Never(text) => Ended::new(ByeReason::NAME, 0, 0, text),
-                    NotOpened::Later(text) => Ended::later(text),
-                    NotOpened::Unknown(text) => Ended::new(ByeReason::UNKNOWN, 0, 0, text),
-                });
+                return Err(not_opened(error, asks.is_some()));
             }
             None if is_full => {
                 let text = format!("{STREAMS_MAX} streams are open");
@@ -310,6 +306,16 @@ fn generation_of(
         }
         _ if granted != 0 => Ok(granted),
         _ => Ok(stream.generation + 1),
+    }
+}
+
+/// What a sender is told of a stream that could not be opened.
+fn not_opened(error: NotOpened, asks: bool) -> Ended {
+    match error {
+        NotOpened::Never(text) => Ended::new(ByeReason::NAME, 0, 0, text),
+        NotOpened::Unknown(text) if asks => Ended::new(ByeReason::UNKNOWN, 0, 0, text),
+        // What was said to another one, which asked, is not in the way of who sends.
+        NotOpened::Later(text) | NotOpened::Unknown(text) => Ended::later(text),
     }
 }
 

@@ -214,10 +214,10 @@ fn check_reader(outcome: &Outcome<'_>, stored: &Stored) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a file says that the run has ended: none does if its recorder died and no other one
-/// followed, or one that had no frame more.
+/// Whether files can be expected to say that the run has ended, or one does: not if its recorder
+/// died and no other one followed.
 fn has_end(outcome: &Outcome<'_>) -> Result<bool, String> {
-    let mut has_end = outcome.life.deaths == 0 && !outcome.life.has_crashed;
+    let mut has_end = !outcome.life.has_crashed;
     for node in &outcome.nodes {
         let mut all = walked(&node.files)?.into_iter();
         has_end |= all.any(|(_, file)| file.toc.is_some_and(|toc| toc.run_ended()));

@@ -69,13 +69,15 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         }
         Some(name) => of_source(&high, name)?,
     };
-    let is_said = !out.json;
-    for layouts in by.layouts().iter().filter(|_| is_said) {
-        let path = match layouts.general() {
-            None => "straight".to_owned(),
-            Some(why) => format!("general, since {why}"),
-        };
-        out.say(format_args!("layout {:?}, decoded by the path: {path}", layouts.layout().name))?;
+    if !out.json {
+        for layouts in by.layouts() {
+            let path = match layouts.general() {
+                None => "straight".to_owned(),
+                Some(why) => format!("general, since {why}"),
+            };
+            let name = &layouts.layout().name;
+            out.say(format_args!("layout {name:?}, decoded by the path: {path}"))?;
+        }
     }
     if let (Some(path), Some(port)) = (&arguments.pcap, arguments.port) {
         return decode_capture(&by, path, port, out);
@@ -147,8 +149,10 @@ fn show(by: &By, description: &Description, bytes: usize, out: &mut Out) -> anyh
     let Description { layout, lines, left_over, fragments, refused } = description;
     if out.json {
         let (reason, why) = refused.clone().unzip();
+        // Of several layouts none may have been chosen.
+        let chosen = Some(layout).filter(|name| !name.is_empty());
         out.object(&json!({
-            "layout": layout,
+            "layout": chosen,
             "lines": lines,
             "fragments": fragments,
             "left_over_bytes": left_over,

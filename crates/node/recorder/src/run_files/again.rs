@@ -1,0 +1,53 @@
+//! Frames that were not written to a file and are held: they come again, with all behind them,
+//! since a target with a spill has its frames in the order of their numbers (`in_files.rs`).
+//!
+//! ```text
+//! file 3: 48  49  50 failed, 51 | file 4, begun meanwhile: 52  53   | file 5: 50  51  52  53  54
+//! ```
+
+use catchment_agent::FolderStore;
+use catchment_writer::StoreFile;
+
+use super::RunFiles;
+use crate::file::OpenFile;
+use crate::live::State;
+use crate::target_ledger::FrameTag;
+
+impl<S: FolderStore> RunFiles<S> {
+    /// A frame is not written to that file, which has failed. If it comes again, files that have
+    /// frames behind it get no more: jobs end in their order, so that none of these is written yet.
+    pub(super) fn not_written(&mut self, id: StoreFile, tag: &FrameTag) {
+        let is_held = self.ledger.held().is_some();
+        let file = self.files.file(id);
+        let index = file.index;
+        if is_held && std::mem::replace(&mut file.attached.comes_again, true) {
+            return;
+        }
+        self.ledger.not_written(tag);
+        if !is_held {
+            return;
+        }
+        let is_behind = |file: &OpenFile| file.index > index && file.has_frames();
+        if self.files.current.as_ref().is_some_and(is_behind) {
+            self.files.leave();
+            if !self.use_ahead(2 * self.limits.frame_bytes) {
+                let reason = "frames that could not be written wait for the next file".to_owned();
+                self.ledger.set_state(State::Fault { reason });
+            }
+        }
+        for file in self.files.closing.iter_mut().filter(|file| is_behind(file)) {
+            (file.failed, file.attached.comes_again) = (true, true);
+        }
+    }
+
+    /// Continues in the file made ahead, if it has blocks for that many bytes.
+    pub(super) fn use_ahead(&mut self, bytes: u64) -> bool {
+        if self.maker.has_ahead(&mut self.files, bytes)
+            && let Some(Ok(next)) =
+                self.maker.next(&mut self.files, &self.folders.disks, (0, self.now_ns))
+        {
+            self.begin_file(next);
+        }
+        self.files.current.is_some()
+    }
+}

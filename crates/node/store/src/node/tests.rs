@@ -1,0 +1,103 @@
+//! Files of a node's streams that are cut and closed, and their writer generations.
+
+use catchment_fixtures::hadtu_sources;
+use catchment_frame::{DealtPart, EntryNames, FileHeader, FileReader, Numbering, Schema};
+use catchment_model::Ledger;
+use catchment_net::LinkAccess;
+
+use super::*;
+
+fn header(is_dealt: bool) -> FileHeader {
+    let part = DealtPart { number: 1, count: 2, first_item: 0 };
+    FileHeader {
+        run: RunId([7; 16]),
+        run_number: 1,
+        file_index: 0,
+        file_id: 5,
+        created_ns: 0,
+        writer: String::new(),
+        config: String::new(),
+        emulated: false,
+        schema: Schema::events(hadtu_sources(1, |_| true)).into(),
+        ledger_entries: EntryNames::default(),
+        locator: false,
+        numbering: Numbering::Run,
+        variant: 0,
+        target: is_dealt.then(|| "node:1".to_owned()),
+        part: is_dealt.then_some(part),
+        stream: 0,
+        epoch: 0,
+        superseded: Vec::new(),
+        base: None,
+    }
+}
+
+fn key(is_dealt: bool) -> StreamKey {
+    StreamKey { name: "run".to_owned(), run: [7; 16], stream: 0, variant: 0, is_dealt }
+}
+
+#[test]
+fn files_of_a_part_are_cut_for_no_stream_with_all_frames_and_the_other_way_round() {
+    for is_dealt in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let header = header(is_dealt);
+        let path = folder.path().join("run-00000.catch");
+        std::fs::write(&path, header.encode()).unwrap();
+        let folders = [folder.path().to_owned()];
+        let refused = stored::close_in(&folders, &key(!is_dealt), None).map(|one| one.sequence);
+        assert!(matches!(refused, Err(NotOpened::Never(_))), "{refused:?}");
+        assert_eq!(std::fs::read(&path).unwrap(), header.encode(), "it is as it was");
+        let is_new = stored::close_in(&folders, &key(is_dealt), None).map(|one| one.is_new);
+        assert!(matches!(is_new, Ok(false)), "{is_new:?}");
+    }
+}
+
+#[test]
+fn the_highest_generation_of_a_stream_is_found_in_any_of_its_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let folders = ["one", "two"].map(|name| folder.path().join(name));
+    assert!(keep_generation(&folders, 1).is_err(), "there is no folder");
+    std::fs::create_dir(&folders[1]).unwrap();
+    keep_generation(&folders, 7).unwrap();
+    std::fs::create_dir(&folders[0]).unwrap();
+    assert_eq!(kept_generation(&folders), 7);
+    keep_generation(&folders[..1], 8).unwrap();
+    assert_eq!((kept_generation(&folders), kept_generation(&folders[1..])), (8, 7));
+}
+
+#[test]
+fn what_is_cut_beside_a_part_in_a_folder_that_was_left_out_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folders = ["first", "second"].map(|name| folder.path().join(name)).to_vec();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name).join("run"));
+    std::fs::create_dir_all(&second).unwrap();
+    let path = second.join("run-00001.catch");
+    let mut bytes = FileHeader { file_index: 1, ..header(false) }.encode();
+    let durable_bytes = bytes.len() as u64;
+    bytes.extend_from_slice(&[7; 100]);
+    std::fs::write(&path, &bytes).unwrap();
+    let state = Arc::new(NodeState::new(1 << 20, &folders));
+    let config = StoreConfig {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        access: LinkAccess::default(),
+        folders,
+        memory_bytes: 1 << 20,
+        file_bytes: 1 << 20,
+        disk: DiskConfig::default(),
+        close_after_ns: 0,
+    };
+    let mut manager = Manager::new(config, OnThread::new(Clock::start()).unwrap(), state);
+    let (key, state) = (key(false), StreamState::new(key(false), 1));
+    let left_out =
+        FoldersLeftOut { folders: vec![first.clone()], next_index: 1, has_durable: true };
+    manager.left_out.insert(key.name.clone(), left_out);
+    let (cuts, reason) = (vec![(path.clone(), durable_bytes)], "it has failed".to_owned());
+    let fault = Fault { reason, cuts, folder: Some(second) };
+    *state.fault.lock() = Some(fault.clone());
+    let (folders, ledger) = (vec![first], Ledger::new(1));
+    let before = Durable { folders, sequence: 1, next_index: 2, ledger };
+    manager.cut_after(&key, &state, &fault, Some(&before)).unwrap();
+    assert!(FileReader::open(std::fs::read(&path).unwrap()).unwrap().closed());
+    let fault = state.fault.lock().clone().unwrap();
+    assert!(fault.cuts.is_empty(), "it is not cut again");
+}
