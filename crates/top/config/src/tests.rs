@@ -268,8 +268,8 @@ fn a_required_target_of_one_folder_may_have_a_spill_apart_from_it() {
     assert_eq!(target.spill.as_ref().map(|spill| spill.bytes_max), Some(1 << 30));
     assert_eq!(target.hold_bytes, Some(8 << 20));
     for (keys, expected) in [
-        ("folders = [\"/a\", \"/b\"]", "expected it of a required target"),
-        ("folder = \"/a\"\nrole = \"best-effort\"", "expected it of a required target"),
+        ("folders = [\"/a\", \"/b\"]", "expected it only for a required target"),
+        ("folder = \"/a\"\nrole = \"best-effort\"", "expected it only for a required target"),
         ("folder = \"/near\"", "expected a folder apart from the target's own"),
         ("folder = \"/near/spill/a\"", "expected a folder apart from the target's own"),
         ("folder = \"\"\"a\nb\"\"\"", "expected a path without line breaks"),
@@ -278,7 +278,7 @@ fn a_required_target_of_one_folder_may_have_a_spill_apart_from_it() {
         assert!(text.contains(expected), "{text}");
     }
     let text = message(&with("folder = \"/a\"\nhold_bytes = \"8 MiB\""));
-    assert!(text.contains("or with a spill, alone"), "{text}");
+    assert!(text.contains("or has a spill"), "{text}");
 }
 
 #[test]
