@@ -131,7 +131,7 @@ fn a_source_with_two_layouts_is_emulated_recorded_and_shown() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    let text = decode("b0000002 18000011", 3);
+    let text = decode("b0000004 18000011 00008000 00000010", 3);
     let expected = "refused (variant): it has no layout of its source: \"digitizer\" expected 0xa";
     assert!(text.contains(expected), "{text}");
     let arguments = ["decode", "adc.toml", "--source", "tdc", "--hex", "00"];
