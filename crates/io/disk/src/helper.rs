@@ -199,7 +199,7 @@ impl Helpers {
 }
 
 /// Threads that finish files of several disks.
-const FINISHING_MAX: usize = 4;
+const FINISHING_MAX: usize = 2;
 /// Jobs of a disk for each of the threads: of every file, of one that is opened ahead, and an
 /// append.
 const JOBS_MAX: usize = FILES_MAX + 3;
