@@ -28,21 +28,25 @@ impl<S: FolderStore> RunFiles<S> {
             return;
         }
         let is_behind = |file: &OpenFile| file.index > index && file.has_frames();
-        if self.files.current.as_ref().is_some_and(is_behind) {
+        let leaves = self.files.current.as_ref().is_some_and(is_behind);
+        if leaves {
             self.files.leave();
-            if !self.use_ahead(2 * self.limits.frame_bytes) {
-                let reason = "frames that could not be written wait for the next file".to_owned();
-                self.ledger.set_state(State::Fault { reason });
-            }
         }
         for file in self.files.closing.iter_mut().filter(|file| is_behind(file)) {
             (file.failed, file.attached.comes_again) = (true, true);
+        }
+        if leaves && !self.use_ahead(2 * self.limits.frame_bytes) {
+            let reason = "frames that could not be written wait for the next file".to_owned();
+            self.ledger.set_state(State::Fault { reason });
         }
     }
 
     /// Continues in the file made ahead, if it has blocks for that many bytes.
     pub(super) fn use_ahead(&mut self, bytes: u64) -> bool {
-        if self.maker.has_ahead(&mut self.files, bytes)
+        // A file without a header will be deleted, and its number be free again.
+        let is_to_go = |file: &OpenFile| file.failed && !file.header_recorded;
+        if !self.files.closing.iter().any(is_to_go)
+            && self.maker.has_ahead(&mut self.files, bytes)
             && let Some(Ok(next)) =
                 self.maker.next(&mut self.files, &self.folders.disks, (0, self.now_ns))
         {
