@@ -69,13 +69,23 @@ pub(crate) struct Durability {
     is_due: bool,
     /// Whether frames that were meant for it are written again, in younger files.
     pub(crate) comes_again: bool,
+    /// Whether it is to be deleted, since the file before it is.
+    pub(crate) is_void: bool,
 }
 
 impl Durability {
     fn new(sources: usize) -> Self {
         let (fragments, not_durable) = (vec![0; sources], vec![Accounted::default(); sources]);
         let frames = Ledger::new(sources);
-        Self { frames, fragments, not_durable, syncing: None, is_due: false, comes_again: false }
+        Self {
+            frames,
+            fragments,
+            not_durable,
+            syncing: None,
+            is_due: false,
+            comes_again: false,
+            is_void: false,
+        }
     }
 
     /// The header's writes have completed. With `is_due` it is synced even without frames.
@@ -174,6 +184,8 @@ pub(crate) struct FileMaker {
     schema: Arc<Schema>,
     variant: u32,
     next_index: u32,
+    /// Numbers of deleted files, each below one of a file that is there still.
+    freed: Vec<u32>,
     /// The file requested from the store and not yet opened.
     asked: Option<Asked>,
 }
@@ -249,6 +261,7 @@ impl FileMaker {
     ) -> Self {
         Self {
             next_index: identity.begins.index,
+            freed: Vec::new(),
             identity,
             entropy,
             spill,
@@ -331,7 +344,7 @@ impl FileMaker {
                 return None;
             }
             Err(error) => {
-                self.next_index = asked.index;
+                self.free(asked.index);
                 let reason = match error {
                     OpenError::NoRoom { spare_bytes, room_bytes, .. } => {
                         full(disks.folder(disk), room_bytes, spare_bytes)
@@ -388,7 +401,7 @@ impl FileMaker {
     pub(crate) fn discard_ahead<S: FolderStore>(&mut self, files: &mut Files<S>) {
         if let Some(asked) = self.asked.take() {
             files.store(asked.disk).discard_opened();
-            self.next_index = asked.index;
+            self.free(asked.index);
         }
     }
 
@@ -402,8 +415,17 @@ impl FileMaker {
     /// A file that did not get a header was deleted: the next one takes its number.
     pub(crate) fn deleted(&mut self, file: &OpenFile, target: &LiveTarget) {
         target.remove_file(&file.path);
-        if self.next_index == file.index + 1 {
-            self.next_index = file.index;
+        self.free(file.index);
+    }
+
+    /// A number is free again, once those above it are.
+    fn free(&mut self, index: u32) {
+        self.freed.push(index);
+        while let Some(last) = self.next_index.checked_sub(1)
+            && let Some(place) = self.freed.iter().position(|&freed| freed == last)
+        {
+            self.freed.swap_remove(place);
+            self.next_index = last;
         }
     }
 

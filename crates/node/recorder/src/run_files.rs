@@ -341,12 +341,15 @@ impl<S: FolderStore> RunFiles<S> {
     /// Handles a job that has ended, as have all older ones.
     fn job_ended(&mut self, Ended { file: id, kind, error }: Ended<FrameTag>) {
         if let Some(error) = &error {
+            if matches!(kind, JobKind::Header) {
+                self.header_failed(id);
+            }
             self.fail(id, error);
         }
         let file = self.files.file(id);
         match kind {
             JobKind::Header => {
-                file.header_recorded = !file.failed;
+                file.header_recorded = error.is_none() && !file.gone && !file.attached.is_void;
                 if file.header_recorded {
                     // Nobody is welcomed before it states the epoch, durably.
                     let waits = !self.ledger.of_target().has_epoch.load(Relaxed);

@@ -41,6 +41,23 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
+    /// The header of a file is not written: the file will be deleted. If its frames come again, so
+    /// will those behind it, of which nothing is written yet: readers would miss its number.
+    pub(super) fn header_failed(&mut self, id: StoreFile) {
+        if self.ledger.held().is_none() {
+            return;
+        }
+        let index = self.files.file(id).index;
+        let is_behind = |file: &OpenFile| file.index > index;
+        if self.files.current.as_ref().is_some_and(is_behind) {
+            self.files.leave();
+        }
+        for file in self.files.closing.iter_mut().filter(|file| is_behind(file)) {
+            (file.failed, file.attached.is_void) = (true, true);
+        }
+        self.maker.discard_ahead(&mut self.files);
+    }
+
     /// Continues in the file made ahead, if it has blocks for that many bytes.
     pub(super) fn use_ahead(&mut self, bytes: u64) -> bool {
         // A file without a header will be deleted, and its number be free again.
