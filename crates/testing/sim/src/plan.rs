@@ -355,7 +355,7 @@ fn links(case: &Case, may_be_sessions: bool) -> Vec<LinkPlan> {
     let link = |_| {
         let count = 1 + chance.below(5);
         let channels = (0..count).map(|_| channel(&mut chance)).collect();
-        let is_session = may_be_sessions && sessions.below(2) == 0;
+        let is_session = links::OVER_SESSIONS && may_be_sessions && sessions.below(2) == 0;
         LinkPlan { channels, slice_ns, channels_per_packet: 1 + chance.index(5), is_session }
     };
     (0..count).map(link).collect()
