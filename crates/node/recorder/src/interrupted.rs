@@ -7,7 +7,7 @@ use catchment_storage::{Elsewhere, Interrupted, Resumable, ResumedPlace, RunPlac
 use catchment_telemetry::utc_now;
 
 use crate::config::RecorderConfig;
-use crate::node_left::AskedNode;
+use crate::node_left::{AskedNode, needs_folders};
 use crate::recorder::{Recorder, RecorderError};
 use crate::schema::schema;
 use crate::selection::Selection;
@@ -66,7 +66,7 @@ impl Recorder {
             }
             left.push((node, of_node));
         }
-        if !has_folders(&targets)
+        if !needs_folders(&targets)
             && let Some((node, of_node)) = left.pop()
         {
             return Ok(node.resumable(of_node, &targets));
@@ -99,18 +99,13 @@ impl Recorder {
         name: &str,
     ) -> Result<Option<String>, RecorderError> {
         let targets = config.targets();
-        if has_folders(&targets) {
+        if needs_folders(&targets) {
             return Ok(Some(find_interrupted(config, name, &[])?.0.header().config.clone()));
         }
         let nodes = AskedNode::all_of(config, &targets, name)?;
         let left = nodes.first().map(|node| node.ask(u64::MAX)).transpose()?;
         Ok(left.and_then(|left| left.header).map(|header| header.config))
     }
-}
-
-/// Whether a run has folders that it needs.
-fn has_folders(targets: &[TargetConfig]) -> bool {
-    targets.iter().any(|target| target.required && !target.place.folders().is_empty())
 }
 
 /// Checks that the header of a file of that target is as this configuration writes it.

@@ -362,7 +362,7 @@ impl NodeQuestion {
 }
 
 /// Whether a run has folders that it needs.
-fn needs_folders(targets: &[TargetConfig]) -> bool {
+pub(crate) fn needs_folders(targets: &[TargetConfig]) -> bool {
     targets.iter().any(|target| target.required && !target.place.folders().is_empty())
 }
 

@@ -92,8 +92,8 @@ pub(crate) fn run(bench: &mut Bench<'_>, hz: f64) -> anyhow::Result<(Section, Ve
     let mut section = Section::new("While targets are frozen", rows).note(
         "Half of the highest rate at which both folders take everything, with a memory budget of \
          8 GiB; files are removed as they are closed. The best-effort folder is frozen (fsfreeze \
-         on a loop mount) for 60 of 75 s, the required one for 5 s. Not taken: what the best-effort \
-         one did not get, as its ledger counts it. Memory: chunks at their fullest.",
+         on a loop mount) for 60 of 75 s, the required one for 5 s. Not taken: what the \
+         best-effort one did not get, as its ledger counts it. Memory: chunks at their fullest.",
     );
     if let Some(why) = why {
         section = section.note(why);

@@ -124,7 +124,8 @@ fn a_source_with_two_layouts_is_emulated_recorded_and_shown() {
     let text = decode("c0000004 18000011 00008000 00000010", 0);
     for line in [
         "layout \"digitizer\", decoded by the path: straight",
-        "layout \"digitizer-settings\", decoded by the path: general, since packets are no fragments",
+        "layout \"digitizer-settings\", decoded by the path: general, since packets are no \
+         fragments",
         "chosen: layout \"digitizer-settings\"",
         "packet: bytes 0 to 15, big, skipped",
         "accepted: 0 fragments, nothing left over",
