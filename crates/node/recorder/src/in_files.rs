@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use catchment_model::{Entry, Ledger};
+use catchment_model::{Entry, Ledger, SourceId};
 use catchment_writer::StoreFile;
 
 /// What is known of the files that are not wholly durable, and of those before.
@@ -103,6 +103,11 @@ impl InFiles {
             source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
         }
         total
+    }
+
+    /// The fragments of a source in the frames that are written.
+    pub(crate) fn fragments(&self, source: SourceId) -> u64 {
+        self.frames.sources[source.index()][Entry::FragmentsRecorded]
     }
 
     fn mark(&mut self, file: StoreFile) -> Option<&mut Mark> {

@@ -546,11 +546,18 @@ impl StoreTarget {
     }
 
     /// Whether the sessions have ended. One of several nodes that is left out when all frames are
-    /// durable is not waited for: it closes its files as those of a recorder that is gone.
+    /// durable is not waited for if another one has acknowledged the end: it closes its files as
+    /// those of a recorder that is gone. Without one no file would say that the run has ended.
     fn have_ended(&self) -> bool {
-        let is_left_out = self.nodes.are_several() && self.is_stored();
+        let may_be_left_out = self.nodes.are_several() && self.is_stored() && self.is_end_known();
         let mut all = self.nodes.all.iter();
-        all.all(|one| one.has_ended || is_left_out && one.is_left_out(self.now_ns))
+        all.all(|one| one.has_ended || may_be_left_out && one.is_left_out(self.now_ns))
+    }
+
+    /// Whether a node has acknowledged the run's end.
+    fn is_end_known(&self) -> bool {
+        let Some(end) = self.close else { return false };
+        self.nodes.all.iter().any(|node| node.link.session.durable() > node.end_item(end))
     }
 }
 

@@ -372,7 +372,10 @@ impl TargetLedger {
         }
         let counts = match presence {
             // None of the frames so far is left.
-            Presence::Removed { others: false } => Some(self.total().since(&self.carried)),
+            Presence::Removed { others: false } => Some(match &self.held {
+                Some(held) => held.total(),
+                None => self.total().since(&self.carried),
+            }),
             Presence::Removed { others: true } | Presence::Truncated => {
                 Some(file.attached.frames().clone())
             }
@@ -407,12 +410,17 @@ impl TargetLedger {
         self.settle(|one| one.removed(file.id, file.index));
     }
 
-    /// Recorded fragments of a source were removed by others: `count`, but for those that were
-    /// removed before; all if there is no count.
+    /// Fragments of a source that were in files were removed by others: `count`, but for those that
+    /// were removed before; all if there is no count.
     fn removed(&mut self, source: SourceId, count: Option<u64>) {
         let ledger = &self.of_target().ledger;
-        let all = ledger.read(source, Entry::FragmentsRecorded)
-            - ledger.read(source, Entry::FragmentsRemoved);
+        // Of held frames, those in the spill are recorded and in no file, and those that are not
+        // durable yet are in a file and not recorded.
+        let in_files = match &self.held {
+            Some(held) => held.fragments(source),
+            None => ledger.read(source, Entry::FragmentsRecorded),
+        };
+        let all = in_files.saturating_sub(ledger.read(source, Entry::FragmentsRemoved));
         self.add(source, Entry::FragmentsRemoved, count.unwrap_or(all).min(all));
     }
 
@@ -421,5 +429,42 @@ impl TargetLedger {
         self.of_target().ledger.add(source, entry, count);
         let carried = &mut self.carried.sources[source.index()][entry];
         *carried = carried.saturating_add(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use catchment_agent::FileId;
+
+    use super::*;
+    use crate::config::{RecorderConfig, SourceConfig};
+
+    const SOURCE: SourceId = SourceId(0);
+    const FILE: StoreFile = StoreFile { store: 0, id: FileId(1) };
+
+    #[test]
+    fn of_held_frames_those_that_were_in_files_are_removed_and_no_spilled_ones() {
+        let source = SourceConfig::new("source".to_owned(), ([127, 0, 0, 1], 0).into());
+        let live = Arc::new(Live::new(&RecorderConfig::new("".into(), vec![source])));
+        let mut ledger = TargetLedger::new(&live, 0);
+        ledger.hold();
+        let mut frame = Ledger::new(1);
+        frame.sources[0][Entry::FragmentsRecorded] = 3;
+        // Two frames are in a file, of which the first one is durable; a third one is spilled.
+        for end in [1, 2] {
+            ledger.held().expect("it holds").recorded(FILE, end, &frame);
+        }
+        for entry in [Entry::FragmentsRecorded, Entry::FragmentsSpilled] {
+            live.targets[0].ledger.add(SOURCE, entry, 3);
+        }
+        live.targets[0].ledger.add(SOURCE, Entry::FragmentsRecorded, 3);
+        let removed = || live.targets[0].ledger.read(SOURCE, Entry::FragmentsRemoved);
+        ledger.removed(SOURCE, None);
+        assert_eq!(removed(), 6);
+        // It is forwarded to another file, which is removed, too.
+        ledger.held().expect("it holds").recorded(FILE, 3, &frame);
+        ledger.removed(SOURCE, None);
+        ledger.removed(SOURCE, None);
+        assert_eq!((removed(), ledger.carried().sources[0][Entry::FragmentsRemoved]), (9, 9));
     }
 }

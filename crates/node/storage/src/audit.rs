@@ -367,7 +367,7 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         problems,
         incomplete,
         extent: whole.extent,
-        damaged_copies: run.damaged_copies().iter().cloned().chain(copies).collect(),
+        damaged_copies: damaged_copies(run, copies),
         frames_repeated: of_folders.frames_repeated,
         missing: of_folders.missing,
         folders: of_folders.folders,
@@ -376,6 +376,17 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
     };
     report.verdict = verdict(&report);
     Ok(report)
+}
+
+/// The damaged copies that opening the run has found, and others.
+fn damaged_copies(run: &Run, others: Vec<DamagedCopy>) -> Vec<DamagedCopy> {
+    let mut all = run.damaged_copies().to_vec();
+    for copy in others {
+        if !all.iter().any(|one| (&one.file, one.frame) == (&copy.file, copy.frame)) {
+            all.push(copy);
+        }
+    }
+    all
 }
 
 /// Data that can be read back from closed files are on the disk.

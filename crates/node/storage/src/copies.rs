@@ -69,24 +69,9 @@ impl Copies {
         let mut copies = Self { groups, ..Self::default() };
         let mut bytes_left = VERIFIED_BYTES_MAX;
         for group in &copies.groups {
-            let mut damaged = Vec::new();
-            let whole = group.iter().find(|&&location| {
-                let found = problem(files, location, &mut bytes_left);
-                found.map(|problem| damaged.push((location, problem))).is_none()
-            });
+            let whole = first_whole(files, group, &mut bytes_left, &mut copies.damaged);
             // If none is whole, readers report unreadable parts themselves.
-            if let Some(&(whole_file, whole_frame)) = whole {
-                let path = |file: usize| files[file].path.clone();
-                let damaged = damaged.into_iter().map(|((file, frame), problem)| DamagedCopy {
-                    file: path(file),
-                    frame,
-                    problem,
-                    whole_file: path(whole_file),
-                    whole_frame,
-                });
-                copies.damaged.extend(damaged);
-            }
-            let read = *whole.unwrap_or(&group[0]);
+            let read = whole.unwrap_or(group[0]);
             if read != group[0] {
                 copies.moved.insert(read, group[0]);
             }
@@ -99,6 +84,11 @@ impl Copies {
         }
         files.iter_mut().for_each(|file| file.repeated.sort_unstable());
         copies
+    }
+
+    /// Of several folders, whose frames are found by their numbers: only what is damaged is known.
+    pub(crate) fn by_number(damaged: Vec<DamagedCopy>) -> Self {
+        Self { damaged, ..Self::default() }
     }
 
     /// The location at which a frame that is read is returned: its own, or that of its first copy.
@@ -116,6 +106,37 @@ impl Copies {
         let group = self.groups.iter().find(|group| group.contains(&location));
         group.into_iter().flatten().copied().filter(move |other| *other != location)
     }
+}
+
+/// The first whole one of a frame's copies, if there is one. Those before it are damaged, and named
+/// with it.
+pub(crate) fn first_whole(
+    files: &mut [RunFile],
+    group: &[Location],
+    bytes_left: &mut u64,
+    damaged: &mut Vec<DamagedCopy>,
+) -> Option<Location> {
+    let mut found = Vec::new();
+    let &(whole_file, whole_frame) = group.iter().find(|&&location| {
+        let problem = problem(files, location, bytes_left);
+        problem.map(|problem| found.push((location, problem))).is_none()
+    })?;
+    let path = |file: usize| files[file].path.clone();
+    damaged.extend(found.into_iter().map(|((file, frame), problem)| DamagedCopy {
+        file: path(file),
+        frame,
+        problem,
+        whole_file: path(whole_file),
+        whole_frame,
+    }));
+    Some((whole_file, whole_frame))
+}
+
+/// Whether a frame was verified, and is damaged.
+pub(crate) fn is_known_damaged(files: &[RunFile], (file, index): Location) -> bool {
+    let file = &files[file];
+    let offset = file.reader.frames()[index].offset;
+    file.verified.get(&offset).is_some_and(Option::is_some)
 }
 
 /// Whether every stream's numbers rise through all files: then no frame is stored twice, and
@@ -219,6 +240,6 @@ fn problem(files: &mut [RunFile], (file, index): Location, bytes_left: &mut u64)
 }
 
 /// Bytes of repeated frames that are verified.
-const VERIFIED_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const VERIFIED_BYTES_MAX: u64 = 1 << 30;
 /// The minor version since which headers give the scope of the numbers.
 const NUMBERING_MINOR: u16 = 3;

@@ -4,8 +4,11 @@
 //! same frames under the same numbers; what a target did not get is a gap in its folder, or a
 //! skipped frame. Together, each frame is read from the first folder that has it, in the order in
 //! which the folders are given: that is decided by the index alone, so opening reads no more than
-//! for one folder each. If a column of that frame turns out to be damaged, reading it is an error
-//! that names the file; the folders given in another order are read in that order.
+//! for one folder each. In a file that its writer did not close, a power cut may have taken a part
+//! of frames that the index has: of frames in such a file that others have too, and of those that
+//! one place has twice, the first whole copy is read, as in one folder ([`crate::copies`]). If a
+//! column of any other frame turns out to be damaged, reading it is an error that names the file;
+//! the folders given in another order are read in that order.
 //!
 //! A target with several folders has one sequence of files, spread over them: these folders are one
 //! *place*, whose files are read as those of one folder. Its name, in the files' headers, tells.
@@ -33,7 +36,11 @@ use catchment_frame::{FileHeader, FrameInfo, FrameKind, Numbering, frame_ledger}
 use catchment_model::{Entry, Ledger, SourceLedger};
 use serde::Serialize;
 
-use crate::copies::{Location, alike, numbers_identify};
+use crate::audit::what_is_read_is_durable;
+use crate::copies::{
+    DamagedCopy, Location, VERIFIED_BYTES_MAX, alike, first_whole, is_known_damaged,
+    numbers_identify,
+};
 use crate::error::StorageError;
 use crate::open::{self, FileProblem, RunFile};
 use crate::run::Run;
@@ -175,9 +182,10 @@ pub(crate) fn missing_parts(paths: &[PathBuf], files: &[RunFile]) -> Vec<FilePro
     if missing.len() > empty { missing } else { Vec::new() }
 }
 
-/// Frames of a target that are also other items of its parts, by rising file and index; of any
-/// kind, since all have increments. A node counts each of its items, but only once: an item that a
-/// node was sent again is in two of its files, and in its ledger once.
+/// Frames of a target that are also other items of its parts; of any kind, since all have
+/// increments. A node counts each of its items, but only once: an item that a node was sent again
+/// is in two of its files, and in its ledger once. The first item that is not known to be damaged
+/// is none of them.
 fn copies_in_parts(files: &[RunFile]) -> Vec<Location> {
     let (mut seen, mut others, mut copies) = (HashMap::new(), HashSet::new(), Vec::new());
     for (file, run_file) in files.iter().enumerate() {
@@ -185,8 +193,14 @@ fn copies_in_parts(files: &[RunFile]) -> Vec<Location> {
         for (index, frame) in run_file.reader.frames().iter().enumerate() {
             let key = (run_file.place, number(&frame.info), frame.info.kind.number());
             let item = (part.number, part.first_item.saturating_add(index as u64));
-            if *seen.entry(key).or_insert(item) != item && others.insert((key, item)) {
-                copies.push((file, index));
+            let here = (file, index);
+            let first = seen.entry(key).or_insert((item, here));
+            let mut other = (item, here);
+            if is_known_damaged(files, first.1) && !is_known_damaged(files, here) {
+                std::mem::swap(first, &mut other);
+            }
+            if first.0 != other.0 && others.insert((key, other.0)) {
+                copies.push(other.1);
             }
         }
     }
@@ -216,6 +230,7 @@ pub(crate) fn other_items(files: &[RunFile], one: Location) -> impl Iterator<Ite
 fn without_copies(files: &[RunFile], ledger: &mut Ledger) {
     let mut sum = Ledger::new(ledger.sources.len());
     copies_in_parts(files).into_iter().for_each(|copy| sum.add(&counted(files, copy)));
+    what_is_read_is_durable(&mut sum);
     *ledger = ledger.since(&sum);
 }
 
@@ -298,31 +313,75 @@ pub(crate) fn are_by_number(files: &[RunFile]) -> bool {
     are_several(files) || are_parts(files)
 }
 
-/// The frames with rows that are read, in the order of their numbers. Marks those that a folder
-/// itself stores twice.
-pub(crate) fn locations(files: &mut [RunFile]) -> Vec<Location> {
-    let mut all: Vec<((u64, u32), Location)> = Vec::new();
+/// Verifies the copies of frames, which are together, where a damaged one must be expected: in files
+/// that were not closed by their writers, and of frames that one place has twice. The last ones
+/// first, which a power cut takes first. Adds the damaged ones of which another one is whole.
+fn check_copies<K: PartialEq>(
+    files: &mut [RunFile],
+    all: &[(K, Location)],
+    bytes_left: &mut u64,
+    damaged: &mut Vec<DamagedCopy>,
+) {
+    let groups = all.chunk_by(|one, next| one.0 == next.0);
+    for group in groups.rev().filter(|group| group.len() > 1) {
+        let group: Vec<Location> = group.iter().map(|one| one.1).collect();
+        let place = |(file, _): Location| files[file].place;
+        let is_twice = group.windows(2).any(|pair| place(pair[0]) == place(pair[1]));
+        if is_twice || may_be_torn(&files[group[0].0]) {
+            let _whole = first_whole(files, &group, bytes_left, damaged);
+        }
+    }
+}
+
+/// Whether a power cut may have taken a part of a file's frames. While one is written its frames
+/// are whole.
+fn may_be_torn(file: &RunFile) -> bool {
+    let is_repaired = || file.reader.flags().is_some_and(|flags| flags.repaired);
+    !file.locked && (!file.reader.closed() || is_repaired())
+}
+
+/// The frames with rows that are read, in the order of their numbers: of copies the first one that
+/// is not known to be damaged. Marks those that a folder itself stores twice. Returns the damaged
+/// ones, too, of which another one is whole.
+pub(crate) fn locations(files: &mut [RunFile]) -> (Vec<Location>, Vec<DamagedCopy>) {
+    let (mut all, mut others) = (Vec::new(), Vec::new());
     for (file, run_file) in files.iter_mut().enumerate() {
         run_file.repeated.clear();
         all.extend(data(run_file).map(|(index, info)| (number(info), (file, index))));
+        // Frames of parts that have no rows have increments.
+        let is_part = run_file.header().part.is_some();
+        let frames = run_file.reader.frames().iter().enumerate().filter(|_| is_part);
+        let has_none = |info: &FrameInfo| info.rows == 0 || info.kind == FrameKind::SKIPPED;
+        let without_rows = frames.filter(|(_, frame)| has_none(&frame.info));
+        let key = |info: &FrameInfo| (number(info), info.kind.number());
+        others.extend(without_rows.map(|(index, frame)| (key(&frame.info), (file, index))));
     }
     // Files are in the order of their folders.
     all.sort_unstable();
-    for pair in all.windows(2) {
-        let [(before, (first, _)), (number, (file, index))] = [pair[0], pair[1]];
-        if before == number && files[first].place == files[file].place {
-            files[file].repeated.push(index);
+    others.sort_unstable();
+    let (mut bytes_left, mut damaged) = (VERIFIED_BYTES_MAX, Vec::new());
+    check_copies(files, &others, &mut bytes_left, &mut damaged);
+    check_copies(files, &all, &mut bytes_left, &mut damaged);
+    let (mut locations, mut repeated) = (Vec::new(), copies_in_parts(files));
+    for group in all.chunk_by(|one, next| one.0 == next.0) {
+        let best = |group: &[(_, Location)]| {
+            let mut whole = group.iter().filter(|one| !is_known_damaged(files, one.1));
+            whole.next().unwrap_or(&group[0]).1
+        };
+        locations.push(best(group));
+        for place in group.chunk_by(|one, next| files[one.1.0].place == files[next.1.0].place) {
+            let kept = best(place);
+            repeated.extend(place.iter().map(|one| one.1).filter(|one| *one != kept));
         }
     }
-    for (file, index) in copies_in_parts(files) {
+    for (file, index) in repeated {
         files[file].repeated.push(index);
     }
     for file in files.iter_mut() {
         file.repeated.sort_unstable();
         file.repeated.dedup();
     }
-    all.dedup_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, location)| location).collect()
+    (locations, damaged)
 }
 
 /// A frame's place among those of all folders.

@@ -35,7 +35,8 @@ impl FrameIndex {
     pub(crate) fn of(files: &mut [RunFile]) -> Self {
         let numbered = folders::are_by_number(files);
         let (copies, locations) = if numbered {
-            (Copies::default(), folders::locations(files))
+            let (locations, damaged) = folders::locations(files);
+            (Copies::by_number(damaged), locations)
         } else {
             let copies = Copies::find(files);
             let locations = locations(files, &copies);

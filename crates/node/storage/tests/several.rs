@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use catchment_frame::ColumnKind;
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{
     FileProblem, Follow, ReframeOptions, Run, RunOptions, Select, StorageError, audit, recompute,
@@ -12,7 +11,7 @@ use catchment_storage::{
 };
 use serde_json::json;
 
-use crate::common::{Made, Recipe, change_frames, change_header, fragment, header, key, time_ns};
+use crate::common::{Made, Recipe, change_frames, change_header, fragment, key, time_ns};
 use crate::signal::{CHANNELS, Signal};
 
 /// A run of seven frames, and of 24 events, in that many frames per file.
@@ -498,26 +497,47 @@ fn a_frame_that_one_part_has_twice_counts_once() {
 }
 
 #[test]
-fn of_a_frame_that_two_parts_have_a_damaged_item_that_is_not_read_costs_nothing() {
+fn of_a_frame_that_two_parts_have_a_damaged_item_costs_nothing() {
     let (one, two) = (whole(), whole());
     deal(&one, 0, [0, 3]);
     deal(&two, 1, [0, 3]);
-    let increments = header(3, 0).schema.column(None, &ColumnKind::LedgerIncrement);
-    for (made, is_read) in [(&one, true), (&two, false)] {
+    for made in [&one, &two] {
         for entry in &made.frames[0][1].1 {
             let offset = made.offset(0, 1, entry.id);
             made.damage(0, offset);
-            let report = audit(&open(&[&one, &two])).expect("audits");
-            // Increments of the item that is read are counted by no other.
-            let is_counted = !is_read || increments != Some(entry.id);
-            assert_eq!(report.problems.is_empty(), is_counted, "{entry:?}: {report:?}");
-            if is_counted {
+            for folders in [[&one, &two], [&two, &one]] {
+                let run = open(&folders);
+                check_events(&run, 0..24);
+                let report = audit(&run).expect("audits");
+                assert!(report.problems.is_empty(), "{entry:?}: {report:?}");
                 let (differences, open) = (&report.differences, &report.open);
                 assert!(differences.is_empty() && open.is_empty(), "{entry:?}: {report:?}");
                 assert!(report.is_balanced(), "{entry:?}: {report:?}");
+                let damaged: Vec<_> = run.damaged_copies().iter().map(|one| &one.file).collect();
+                // Part 0 is first, in whatever order the folders are given.
+                assert_eq!(damaged, [&one.files[0]][..usize::from(std::ptr::eq(made, &one))]);
             }
             // As it was.
             made.damage(0, offset);
         }
     }
+}
+
+#[test]
+fn of_a_frame_in_a_file_that_was_not_closed_the_whole_copy_of_another_folder_is_read() {
+    let torn = Recipe { unclosed: true, ..recipe(&[&[3, 4, 2, 5, 1, 6, 3]]) }.make();
+    let (payload, whole) = (6, whole());
+    for frame in [1, 5] {
+        torn.damage(0, torn.offset(0, frame, payload));
+    }
+    let run = open(&[&torn, &whole]);
+    check_events(&run, 0..24);
+    assert_eq!(folders_of(&run), [0, 1, 0, 0, 0, 1, 0]);
+    let mut damaged: Vec<_> = run.damaged_copies().iter().map(|one| one.frame).collect();
+    damaged.sort_unstable();
+    assert_eq!(damaged, [1, 5]);
+    assert_eq!(audit(&run).expect("audits").damaged_copies.len(), 2);
+    // What no folder has whole is an error, as in one folder.
+    whole.damage(0, whole.offset(0, 1, payload));
+    assert!(open(&[&torn, &whole]).fragments(1, SourceId(0)).is_err());
 }

@@ -87,7 +87,8 @@ impl<S: FolderStore> Begun<S> {
         }
         let thread = std::thread::current();
         let reason = format!("the thread {} has failed", thread.name().unwrap_or_default());
-        *self.writer.state.fault.lock() = Some(Fault { reason, cuts: Vec::new(), folder: None });
+        let cuts = self.writer.leave();
+        *self.writer.state.fault.lock() = Some(Fault { reason, cuts, folder: None });
     }
 }
 

@@ -436,15 +436,21 @@ impl<H: Host> Manager<H> {
         fault: &Fault,
         before: Option<&Durable>,
     ) -> Result<(), NotOpened> {
+        let is_beside = self.left_out.get(&key.name).is_some_and(|one| one.has_durable);
         let left_out = self.left_out.get(&key.name).map_or(&[][..], |one| &one.folders[..]);
-        let Some((folder, before)) = fault.folder.as_ref().zip(before) else { return Ok(()) };
-        let is_known = left_out.contains(folder);
+        let folder = fault.folder.as_ref();
+        // The files of a thread that has panicked are ended as those of a killed node, if nothing
+        // else must be known of them.
+        let Some(before) = before.filter(|_| folder.is_some() || is_beside) else { return Ok(()) };
+        let is_known = folder.is_some_and(|folder| left_out.contains(folder));
         let are_several = is_known || self.config.folders.len() > left_out.len() + 1;
         // A folder that is gone would be made again, with nothing in it.
-        let mut is_left_out = is_known || are_several && !folder.is_dir();
+        let is_gone = folder.is_some_and(|folder| !folder.is_dir());
+        let mut is_left_out = is_known || are_several && is_gone;
+        let is_in = |path: &Path| folder.is_some_and(|folder| path.starts_with(folder));
         for (path, bytes) in &fault.cuts {
             let Err(error) = cut_listed(path, *bytes, key) else { continue };
-            let is_there = are_several && path.starts_with(folder);
+            let is_there = are_several && is_in(path);
             is_left_out |= is_there;
             if !is_there {
                 let text = format!("cannot cut {}: {error}", path.display());
@@ -452,17 +458,14 @@ impl<H: Host> Manager<H> {
             }
         }
         // Beside a part in a folder that was left out, nobody else closes what was cut.
-        let is_beside = self.left_out.get(&key.name).is_some_and(|one| one.has_durable);
         let (there, others): (Vec<_>, Vec<_>) =
-            fault.cuts.iter().partition(|(path, _)| is_left_out && path.starts_with(folder));
+            fault.cuts.iter().partition(|(path, _)| is_left_out && is_in(path));
         let is_closed_here = is_left_out || is_beside;
         for (path, _) in others.iter().filter(|(_, bytes)| is_closed_here && *bytes > 0) {
             let failed = |error: StorageError| NotOpened::Later(error.to_string());
             stored::close_cut(path, state).map_err(failed)?;
         }
-        if !is_left_out {
-            return Ok(());
-        }
+        let Some(folder) = folder.filter(|_| is_left_out) else { return Ok(()) };
         let last = there.iter().filter_map(|(path, _)| index_of(path, &key.name)).max();
         let next_index = last.map_or(0, |last| last.saturating_add(1)).max(before.next_index);
         let left_out = self.left_out.entry(key.name.clone()).or_default();

@@ -40,7 +40,7 @@ pub(crate) struct StreamState {
     pub(crate) sync: Phase,
     /// Why the writer has ended without being asked to.
     pub(crate) fault: Mutex<Option<Fault>>,
-    /// What is durable when the writer ends; none while it runs, or if it panicked.
+    /// What is durable when the writer ends; none while it runs.
     pub(crate) at_end: Mutex<Option<Durable>>,
     /// Why it has no file now, and tries again.
     pub(crate) trouble: Mutex<Option<String>>,

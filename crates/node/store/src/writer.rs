@@ -611,9 +611,9 @@ impl<S: FolderStore> Writer<S> {
         Ok(Step::Done)
     }
 
-    /// It ends: what it leaves is known to whoever goes on. Returns the files of which not all is
-    /// durable, as a fault does.
-    fn leave(&self) -> Vec<(PathBuf, u64)> {
+    /// It ends, or its thread has panicked: what it leaves is known to whoever goes on. Returns the
+    /// files of which not all is durable, as a fault does.
+    pub(crate) fn leave(&self) -> Vec<(PathBuf, u64)> {
         let Remains { cuts, ledger, next_index } = self.marks.remains(self.next_index);
         let folders = (0..self.has_durable.len()).filter(|&disk| self.has_durable[disk]);
         let folders = folders.map(|disk| self.disks.folder(disk).to_owned()).collect();

@@ -496,6 +496,43 @@ fn a_node_that_stores_nothing_leaves_its_frames_to_others_at_the_end() {
     assert!(run.warnings().contains("has not acknowledged the run's end"), "{}", run.warnings());
 }
 
+/// All frames are durable, and no node is there any more when the run is to end.
+fn ending_without_nodes() -> (Both, [Arc<Mutex<Peer>>; 2]) {
+    let (mut run, peers) = Both::shared();
+    run.pass(&peers, SECOND_NS);
+    let now_ns = run.target.now_ns;
+    assert!(run.offer(0, now_ns));
+    let index = run.target.nodes.of_oldest().unwrap();
+    run.store(&peers[index], index);
+    run.pass(&peers, SECOND_NS);
+    assert_eq!(run.held(), [0, 0]);
+    peers.iter().for_each(|peer| peer.lock().is_there = false);
+    run.pass(&peers, 2 * SECOND_NS);
+    run.live.is_ending.store(true, Relaxed);
+    run.end(1);
+    (run, peers)
+}
+
+#[test]
+fn a_node_that_comes_back_while_the_run_is_being_closed_is_told_its_end() {
+    let (mut run, peers) = ending_without_nodes();
+    assert!(!run.pass(&peers, SECOND_NS / 2), "no node has been told");
+    peers[0].lock().is_there = true;
+    run.target.nodes.all[0].link.session.hurry(run.target.now_ns);
+    assert!(!run.pass(&peers, 5 * SECOND_NS), "{}", run.warnings());
+    peers[0].lock().durable += 1;
+    run.pass(&peers, SECOND_NS / 10);
+    peers[0].lock().bye(ByeReason::DONE);
+    assert!(run.pass(&peers, SECOND_NS) && !run.has_failed(), "{}", run.warnings());
+}
+
+#[test]
+fn a_run_of_which_all_is_durable_ends_when_no_node_comes_back_to_be_told() {
+    let (mut run, peers) = ending_without_nodes();
+    assert!(run.pass(&peers, 5 * SECOND_NS) && !run.has_failed(), "{}", run.warnings());
+    assert!(run.warnings().contains("has not acknowledged the run's end"), "{}", run.warnings());
+}
+
 #[test]
 fn the_last_of_several_nodes_may_end_for_a_reason_when_all_is_durable() {
     let (mut run, peers) = Both::shared();

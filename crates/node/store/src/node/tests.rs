@@ -67,6 +67,13 @@ fn the_highest_generation_of_a_stream_is_found_in_any_of_its_folders() {
 
 #[test]
 fn what_is_cut_beside_a_part_in_a_folder_that_was_left_out_is_closed() {
+    // After a fault of a disk, and after a panic.
+    for has_panicked in [false, true] {
+        cut_beside_a_part(has_panicked);
+    }
+}
+
+fn cut_beside_a_part(has_panicked: bool) {
     let folder = tempfile::tempdir().unwrap();
     let folders = ["first", "second"].map(|name| folder.path().join(name)).to_vec();
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name).join("run"));
@@ -92,7 +99,7 @@ fn what_is_cut_beside_a_part_in_a_folder_that_was_left_out_is_closed() {
         FoldersLeftOut { folders: vec![first.clone()], next_index: 1, has_durable: true };
     manager.left_out.insert(key.name.clone(), left_out);
     let (cuts, reason) = (vec![(path.clone(), durable_bytes)], "it has failed".to_owned());
-    let fault = Fault { reason, cuts, folder: Some(second) };
+    let fault = Fault { reason, cuts, folder: (!has_panicked).then_some(second) };
     *state.fault.lock() = Some(fault.clone());
     let (folders, ledger) = (vec![first], Ledger::new(1));
     let before = Durable { folders, sequence: 1, next_index: 2, ledger };
@@ -100,4 +107,7 @@ fn what_is_cut_beside_a_part_in_a_folder_that_was_left_out_is_closed() {
     assert!(FileReader::open(std::fs::read(&path).unwrap()).unwrap().closed());
     let fault = state.fault.lock().clone().unwrap();
     assert!(fault.cuts.is_empty(), "it is not cut again");
+    let stored = manager.stored_beside(&state, Some(&before), false);
+    let stored = stored.map(|stored| stored.expect("it is known").sequence);
+    assert!(matches!(stored, Ok(1)), "{stored:?}");
 }

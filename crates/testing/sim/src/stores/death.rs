@@ -8,7 +8,7 @@ use catchment_storage::Resumable;
 use super::node::SimNode;
 use super::oracle::walked;
 use super::world::World;
-use crate::fault::{Fault, Faults};
+use crate::fault::Fault;
 use crate::plan::{MS, S};
 use crate::recorder::Recorder;
 use crate::trace::Event;
@@ -108,7 +108,7 @@ impl World<'_> {
         let now_ns = self.clock.now_ns();
         self.trace.push(now_ns, Event::Told(format!("the run does not go on: {why}")));
         let has_ended = self.plan.stop_ns <= now_ns && why.contains("has ended");
-        let is_kept = may_pass && self.plan.case().faults.without(Fault::Kill) != Faults::NONE;
+        let is_kept = may_pass && self.nodes[0].may_not_answer(now_ns);
         match has_ended || is_kept {
             true => Ok(()),
             false => Err(format!("the run does not go on: {why}")),

@@ -84,6 +84,9 @@ pub(super) struct Told {
     pub(super) durable: u64,
     /// The frames among them.
     pub(super) frames: BTreeSet<u64>,
+    /// The item that ends the stream, once it was sent, and whether it is durable.
+    close: Option<u64>,
+    pub(super) has_end: bool,
     /// What it must not have been told.
     pub(super) wrong: Option<String>,
 }
@@ -431,10 +434,14 @@ impl Line {
                 let (sequence, item) = (u64_at(&self.parsed, 32), u32_at(&self.parsed, 108));
                 let item = if is_dealt { item.into() } else { sequence };
                 told.items.insert(item, sequence);
+                // Another recorder goes on with the run.
+                told.close.take_if(|close| *close <= item);
             }
             if u16_at(&self.parsed, 2) == CLOSE {
                 // What was an item before is in no file of the node.
-                told.items.remove(&u64_at(&self.parsed, 32));
+                let close = u64_at(&self.parsed, 32);
+                told.items.remove(&close);
+                told.close = Some(close);
             }
             let body_bytes = u32_at(&self.parsed, 8) as usize;
             self.rest_bytes = (head_bytes + body_bytes).next_multiple_of(8) - head_bytes;
@@ -477,6 +484,7 @@ impl Told {
         let Self { items, frames, .. } = self;
         frames.extend(items.range(self.durable..durable).map(|(_, &frame)| frame));
         self.durable = durable;
+        self.has_end |= self.close.is_some_and(|close| close < durable);
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct SimNode {
     /// durable may be there in part.
     pub(super) is_unrepaired: bool,
     is_calm: bool,
+    /// Until when an operation of its disk may hang.
+    hangs_until_ns: u64,
     /// Since when it has nothing to write, when that was looked at last, and whether it was so for
     /// long enough.
     rests_ns: Option<u64>,
@@ -72,6 +74,7 @@ impl SimNode {
             lives: 0,
             is_unrepaired: false,
             is_calm: false,
+            hangs_until_ns: 0,
             rests_ns: None,
             has_rested: false,
         }
@@ -165,6 +168,20 @@ impl SimNode {
         self.plan.times.faults = StoreFaults::default();
         let watches = self.life.iter().flat_map(|life| life.watches.lock().clone());
         watches.for_each(|watch| watch.set_faults(StoreFaults::default()));
+    }
+
+    /// An operation of its disk hangs.
+    pub(super) fn disk_hangs(&mut self, now_ns: u64) {
+        self.hangs_until_ns = now_ns + DISK_HANGS_NS;
+    }
+
+    /// Whether something may keep it for long from saying what it has: it is not there, or its disk
+    /// goes wrong. Whatever else befalls it and its connections passes within seconds.
+    pub(super) fn may_not_answer(&self, now_ns: u64) -> bool {
+        let faults = self.plan.times.faults;
+        let full_ns = faults.full_ns.filter(|(_, until_ns)| now_ns < *until_ns);
+        let goes_wrong = StoreFaults { full_ns, ..faults } != StoreFaults::default();
+        self.life.is_none() || goes_wrong || now_ns < self.hangs_until_ns
     }
 
     /// Whether it has had nothing to write for as long as it keeps streams that nobody sends: what
@@ -307,5 +324,7 @@ fn copy_in(files: &MemoryFiles, folder: &Path, is_written: bool) -> std::io::Res
 
 /// Messages of each connection that one poll delivers.
 const PER_POLL: usize = 64;
+/// How long an operation of a disk that hangs takes at most.
+const DISK_HANGS_NS: u64 = 120 * S;
 /// The disk of a node.
 const DISK_BYTES: u64 = 1 << 30;

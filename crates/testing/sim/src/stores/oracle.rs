@@ -36,6 +36,9 @@ pub(super) fn check(outcome: &Outcome<'_>) -> Result<u64, String> {
             return Err(named(format!("frame {frame} was durable, and is not there")));
         }
         let all = walked(&node.files)?;
+        if told.has_end && !all.iter().any(|(_, file)| says_end(file)) {
+            return Err(named("the run's end was durable, and no file says it".to_owned()));
+        }
         let open = all.iter().find(|(_, file)| node.has_rested && file.toc.is_none());
         if let Some((path, _)) = open {
             return Err(named(format!("{} is not closed", path.display())));
@@ -214,15 +217,21 @@ fn check_reader(outcome: &Outcome<'_>, stored: &Stored) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether files can be expected to say that the run has ended, or one does: not if its recorder
-/// died and no other one followed.
+/// Whether a file says that the run has ended, or one can be expected to: not if the recorder died
+/// and no other one followed, or says that no node has acknowledged the end.
 fn has_end(outcome: &Outcome<'_>) -> Result<bool, String> {
-    let mut has_end = !outcome.life.has_crashed;
+    let is_unknown = |text: &String| text.contains("it has not acknowledged the run's end");
+    let is_told = outcome.told.iter().any(|told| told.has_end);
+    let is_unknown = outcome.life.last.warnings.iter().any(is_unknown) && !is_told;
+    let mut has_end = !outcome.life.has_crashed && !is_unknown;
     for node in &outcome.nodes {
-        let mut all = walked(&node.files)?.into_iter();
-        has_end |= all.any(|(_, file)| file.toc.is_some_and(|toc| toc.run_ended()));
+        has_end |= walked(&node.files)?.iter().any(|(_, file)| says_end(file));
     }
     Ok(has_end)
+}
+
+fn says_end(file: &WalkedFile) -> bool {
+    file.toc.as_ref().is_some_and(|toc| toc.run_ended())
 }
 
 fn read(folders: &[PathBuf]) -> Result<Run, String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use catchment_agent::CompletionKind;
 use catchment_fixtures::Random;
-use catchment_ports::{MemoryFiles, VirtualClock};
+use catchment_ports::{MemoryFiles, StoreFault, VirtualClock};
 
 use super::death::Dead;
 use super::network::{Network, Told};
@@ -365,6 +365,9 @@ impl World<'_> {
                 self.trace.push(now_ns, Event::Disk(kind, file, offset, is_done));
             }
             for (fault, _) in watch.take_faults() {
+                if fault == StoreFault::Hang {
+                    self.nodes[node].disk_hangs(now_ns);
+                }
                 self.note(Fault::of_store(fault), node);
             }
         }
