@@ -209,7 +209,7 @@ impl TimeMatcher {
         if self.horizon.promises.has(index) {
             self.excuse(index, ns, ns, matched);
         }
-        let reason = self.unwanted(key_of(ns), (ns, ns)).unwrap_or(Entry::FragmentsLate);
+        let reason = self.unwanted(ns, (ns, ns)).unwrap_or(Entry::FragmentsLate);
         match self.late {
             Late::Keep if reason == Entry::FragmentsLate => {
                 self.release_alone(index, ns, (&waiting, ordinal), EventFlags::LATE, matched);
@@ -456,7 +456,7 @@ impl TimeMatcher {
         }
         let Building { key, first_ns, bytes, flags, .. } = building;
         let reason = if complete { CloseReason::Complete } else { reason };
-        let unwanted = self.unwanted(key, (begin_ns, end_ns));
+        let unwanted = self.unwanted(anchor_ns, (begin_ns, end_ns));
         let event =
             ClosingEvent { key, first_ns, bytes, flags, groups, complete, unwanted, reason };
         self.release_row(&event, matched);
@@ -473,7 +473,7 @@ impl TimeMatcher {
                 self.release_alone(index, ns, (&waiting, ordinal), EventFlags::UNMATCHED, matched);
             }
             Unmatched::Count => {
-                let unwanted = self.unwanted(key_of(ns), (ns, ns));
+                let unwanted = self.unwanted(ns, (ns, ns));
                 let reason = unwanted.unwrap_or(Entry::FragmentsDiscardedUnmatched);
                 matched.discard(index, ordinal, &waiting.fragment, reason);
             }
@@ -492,7 +492,7 @@ impl TimeMatcher {
         let fragment = &waiting.fragment;
         let key = key_of(ns).max(self.next_key);
         matched.append_timed(index, key, (fragment, ordinal), key_of(ns));
-        let unwanted = self.unwanted(key, (ns, ns));
+        let unwanted = self.unwanted(ns, (ns, ns));
         let recorded = u64::from(unwanted.is_none());
         matched.count(index, Entry::FragmentsUnmatched, recorded);
         let (first_ns, bytes) = (waiting.arrived_ns, fragment.bytes.into());

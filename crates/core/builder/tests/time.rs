@@ -306,6 +306,44 @@ fn what_a_stuck_clock_says_alone_is_held_for_two_time_outs() {
     assert!(rig.builder.status().sources[0].out_of_step);
 }
 
+/// The last two are closest, so that they say what the time is: the first is not far from them.
+#[test]
+fn of_two_sets_of_clocks_the_closest_says_what_the_time_is() {
+    let mut rig = rig(3, 100, |_| {});
+    for ns in (1..=3_000).map(|event| event * MS) {
+        for (source, ahead_ns) in [0, 450 * MS, 650 * MS].into_iter().enumerate() {
+            send(&mut rig, ns, source, &[ns + ahead_ns]);
+        }
+        rig.poll(ns);
+    }
+    assert!(rig.builder.status().sources.iter().all(|source| !source.out_of_step));
+    rig.finish(3_001 * MS);
+    assert_eq!(rig.total(Entry::FragmentsOutOfRange), 0);
+}
+
+/// Times of short cycles are near any clock: near one that is a second ahead they are wider apart.
+#[test]
+fn a_clock_that_is_a_second_ahead_takes_no_clocks_of_short_cycles_with_it() {
+    let mut rig = rig(4, 100, |time| {
+        (time.clocks[0].rate_hz, time.clocks[0].bits) = (125_000_000, 44);
+        (time.clocks[2].bits, time.clocks[3].bits) = (30, 30);
+    });
+    let mask = (1 << 30) - 1;
+    for event in 1..=3_000 {
+        let (now, ns) = (event * MS, 100 * S + event * MS);
+        for (source, ticks) in [ns / 8, ns + S, ns & mask, ns & mask].into_iter().enumerate() {
+            send(&mut rig, now, source, &[ticks]);
+        }
+        rig.poll(now);
+    }
+    let status = rig.builder.status();
+    assert!(status.sources[1].out_of_step && !status.sources[0].out_of_step);
+    rig.finish(3_001 * MS);
+    let others = [0, 2, 3].map(|source| rig.count(source, Entry::FragmentsOutOfRange));
+    assert_eq!(others, [0; 3]);
+    assert!(rig.rows.values().filter(|row| row.present() == 3).count() == 3_000);
+}
+
 #[test]
 fn in_a_run_that_ends_at_once_clocks_that_disagree_lose_one_source() {
     let mut rig = rig(2, 100, |_| {});
@@ -504,6 +542,22 @@ fn unwanted_events_are_dropped_and_their_own_times_with_them() {
     assert_eq!(cut.keys, expected);
     let of_second: Vec<u64> = expected.iter().map(|ns| ns + 1).collect();
     assert_eq!((&cut.columns[0].times, &cut.columns[1].times), (&expected, &of_second));
+}
+
+#[test]
+fn what_is_in_no_event_is_wanted_by_its_time_and_not_by_its_key() {
+    let mut rig = rig(3, 100, |time| {
+        (time.openers, time.coincidence) = (vec![true, true, false], 2);
+        time.before_ns = 50;
+    });
+    events(&mut rig, &[0, 1, 2], (1..=10).map(|event| event * MS));
+    // The first one is within reach of the second, and its row comes behind that one's.
+    send(&mut rig, 11 * MS, 2, &[11 * MS - 40]);
+    send(&mut rig, 11 * MS, 0, &[11 * MS]);
+    rig.builder.set_recording(false);
+    rig.finish(12 * MS);
+    assert_eq!((rig.complete(), rig.total(Entry::FragmentsUnmatched)), (10, 2));
+    assert_eq!(rig.total(Entry::FragmentsDiscardedPaused), 0);
 }
 
 /// Sorts everything, and groups once: what every interleaving comes to.

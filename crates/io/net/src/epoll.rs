@@ -74,6 +74,13 @@ impl Epoll {
         self.ready[position].u64 as usize
     }
 
+    /// Puts the first `count` of those that had something when last asked in the order of their
+    /// numbers, from the one behind `number` on: one at which the caller had no more room goes last.
+    pub fn begin_behind(&mut self, count: usize, number: usize) {
+        let number = number as u64;
+        self.ready[..count].sort_unstable_by_key(|event| (event.u64 <= number, event.u64));
+    }
+
     /// What a thread can wait on for the sockets.
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()

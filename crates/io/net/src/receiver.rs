@@ -69,6 +69,13 @@ struct Batch {
     current: Option<(Message, usize)>,
 }
 
+impl Batch {
+    /// Whether the sink had no room for the rest of it.
+    fn is_begun(&self) -> bool {
+        self.current.is_some() || self.next < self.count
+    }
+}
+
 impl UdpReceiver {
     /// Binds one socket per address; the index of an address is the index of its socket everywhere.
     ///
@@ -226,8 +233,13 @@ impl Egress for UdpReceiver {}
 impl Ingress for UdpReceiver {
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
         let mut received = Received::default();
+        let paused = self.batch.is_begun().then_some(self.batch.socket);
         received.paused = !self.hand_out(&mut received, sink);
         let ready = if received.paused { 0 } else { self.ask_ready() };
+        if let Some(socket) = paused {
+            // Otherwise the first ones would take all room that there is.
+            self.epoll.begin_behind(ready, socket);
+        }
         for position in 0..ready {
             let index = self.epoll.ready(position);
             received.paused = !self.take_batches(index, &mut received, sink);

@@ -225,7 +225,9 @@ impl TcpReceiver {
         if let Some(index) = paused {
             self.hand_out(index, pass)?;
         }
-        for index in 0..self.connections.len() {
+        // From there on: otherwise the first ones would take all room that there is.
+        let first = paused.unwrap_or(0);
+        for index in (first..self.connections.len()).chain(0..first) {
             let is_watched = self.connections[index].as_ref().is_none_or(Connection::is_watched);
             if !is_watched && Some(index) != paused {
                 self.hand_out(index, pass)?;
@@ -244,6 +246,9 @@ impl TcpReceiver {
             pass.error = Some((None, NetError::Epoll { source }));
             0
         });
+        if let Some(index) = paused {
+            self.epoll.begin_behind(ready, self.ports + index);
+        }
         for position in 0..ready {
             // From here on a connection is closed at its own entry only, so that no entry is of one
             // whose number is another's by now.

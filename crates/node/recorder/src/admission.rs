@@ -38,6 +38,9 @@ const PING_MS: u32 = 500;
 const SILENCE_MS: u32 = 2_500;
 /// When a sender connects again that came too early.
 const LATER_MS: u32 = 200;
+/// The same of one whose name another session has, perhaps that of its own killed process, of which
+/// the end is not read yet: well within the second for which events wait for it.
+const IN_USE_MS: u32 = 500;
 /// The widths of keys that wrap, in bits.
 const KEY_BITS: std::ops::RangeInclusive<u8> = 16..=48;
 
@@ -192,7 +195,7 @@ impl Sessions {
             }
             Some(index) if self.sessions[index].control.is_some() => {
                 let text = format!("another session of {name} is heard");
-                return Err(Ended::new(ByeReason::NAME_IN_USE, 1_000, 0, text));
+                return Err(Ended::new(ByeReason::NAME_IN_USE, IN_USE_MS, 0, text));
             }
             known => self.begin(ingest, known, opening)?,
         };

@@ -39,6 +39,8 @@ const OPENING_NS: u64 = 3_000_000_000;
 /// When a sender whose stream has no writer yet is told to come again.
 const PATIENCE_NS: u64 = 2_000_000_000;
 const LATER_MS: u32 = 200;
+/// The same of one whose name another sender has: docs/spec/session.md, section 9.
+const IN_USE_MS: u32 = 500;
 /// How often positions are said, if they have changed.
 const POSITIONS_EVERY_NS: u64 = 10_000_000;
 /// How often it is asked whether the tokens of open sessions still stand.

@@ -144,31 +144,35 @@ pub struct QueueIngress {
     queues: Queues,
     ports: Vec<usize>,
     per_poll_max: usize,
-    /// Which connection was paused: it is the first of the next poll.
-    paused: Option<usize>,
+    /// The connection and the port at which the next poll begins: one that was paused, or else the
+    /// first one. If it began with the first ones, these would take all room.
+    first_connection: usize,
+    first_port: usize,
 }
 
 impl QueueIngress {
     /// An ingress of these ports. One poll delivers at most that many datagrams of each port, and
     /// messages of each connection.
     pub fn new(queues: &Queues, ports: Vec<usize>, per_poll_max: usize) -> Self {
-        Self { queues: queues.clone(), ports, per_poll_max, paused: None }
+        Self { queues: queues.clone(), ports, per_poll_max, first_connection: 0, first_port: 0 }
     }
 
     /// Hands out what datagrams there are; false where the caller has no room for more.
     fn poll_ports(
-        &self,
+        &mut self,
         state: &mut State,
         received: &mut Received,
         sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
     ) -> bool {
-        for (endpoint, &port) in self.ports.iter().enumerate() {
-            let datagrams = &mut state.ports[port].datagrams;
+        let first = std::mem::take(&mut self.first_port);
+        for endpoint in (first..self.ports.len()).chain(0..first) {
+            let datagrams = &mut state.ports[self.ports[endpoint]].datagrams;
             for _ in 0..self.per_poll_max {
                 let Some((sender, bytes)) = datagrams.pop_front() else { break };
                 let piece = Piece::Datagrams(Datagrams::one(&bytes));
                 if sink(Arrival { endpoint, sender, piece }) == Flow::Paused {
                     datagrams.push_front((sender, bytes));
+                    self.first_port = endpoint;
                     return false;
                 }
                 received.arrivals += 1;
@@ -323,13 +327,12 @@ impl Ingress for QueueIngress {
         let mut received = Received::default();
         let queues = self.queues.clone();
         let mut state = queues.0.lock();
-        let paused = self.paused.take();
-        let others = (0..state.connections.len()).filter(|&index| Some(index) != paused);
-        let is_open = |state: &State, index: usize| !state.connections[index].is_closed;
-        let others: Vec<usize> = others.filter(|&index| is_open(&state, index)).collect();
-        for index in paused.into_iter().chain(others) {
-            if !self.poll_connection(&mut state, index, &mut received, sink) {
-                (self.paused, received.paused) = (Some(index), true);
+        let first = std::mem::take(&mut self.first_connection);
+        for index in (first..state.connections.len()).chain(0..first) {
+            if !state.connections[index].is_closed
+                && !self.poll_connection(&mut state, index, &mut received, sink)
+            {
+                (self.first_connection, received.paused) = (index, true);
                 return received;
             }
         }
@@ -364,5 +367,32 @@ impl Ingress for QueueIngress {
                 dropped => f(endpoint, dropped),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_it_paused_the_next_poll_begins() {
+        let queues = Queues::default();
+        let ports: Vec<usize> = (0..3).map(|_| queues.add(8)).collect();
+        let mut ingress = QueueIngress::new(&queues, ports.clone(), 2);
+        let mut taken = [0; 3];
+        for _ in 0..6 {
+            ports.iter().for_each(|&port| while queues.send(port, vec![0]) {});
+            // There is room for two in each poll.
+            let mut room = 2;
+            let received = ingress.poll(&mut |arrival| {
+                if room == 0 {
+                    return Flow::Paused;
+                }
+                (taken[arrival.endpoint], room) = (taken[arrival.endpoint] + 1, room - 1);
+                Flow::Taken
+            });
+            assert!(received.paused);
+        }
+        assert_eq!(taken, [4; 3]);
     }
 }

@@ -503,7 +503,11 @@ impl Horizon {
     }
 
     /// The largest set of claims of at least `least` values whose leads are within `skew`, if it
-    /// has `needed` members; of those that are not near the lead `beside`, or of ports alone.
+    /// has `needed` members, and of several the closest one; of those that are not near the lead
+    /// `beside`, or of ports alone.
+    ///
+    /// The clock with the longest cycle says in which cycle the others are. It may be wrong, and
+    /// short cycles be near it all the same: so those that are not are asked, too.
     fn cluster(
         &self,
         least: u32,
@@ -517,40 +521,40 @@ impl Horizon {
                 Some((index, voter, voter.claim.filter(settled)?))
             })
         };
-        // The clock with the longest cycle says in which cycle the others are.
-        let longest = |(_, voter, _): &(usize, &Voter, Claim)| voter.scale.cycle_ns();
-        let (_, _, reference) = claims().rev().max_by_key(longest)?;
-        let reference_ns = reference.newest.lead_ns();
         let far = |aligned: &Position| {
             beside
                 .is_none_or(|lead| aligned.lead_ns().abs_diff(lead) > self.skew_ns.cast_unsigned())
         };
-        let claiming = claims().filter(|(_, voter, _)| !(ports_alone && voter.promises));
-        let aligned = claiming.filter_map(|(index, voter, claim)| {
-            let aligned = voter.aligned(&claim.newest, reference_ns).filter(far)?;
-            let before_ns = claim.newest.stamp.ns - claim.lowest_ns;
-            Some((aligned.lead_ns(), aligned.stamp.ns - before_ns, index))
-        });
-        let mut all: Vec<(i64, i64, usize)> = aligned.collect();
-        all.sort_unstable();
-        let mut best = 0..0;
-        let mut first = 0;
-        for end in 1..=all.len() {
-            while all[end - 1].0.abs_diff(all[first].0) > self.skew_ns.cast_unsigned() {
-                first += 1;
-            }
-            if end - first > best.len() {
-                best = first..end;
+        let aligned_to = |reference_ns: i64| {
+            let claiming = claims().filter(|(_, voter, _)| !(ports_alone && voter.promises));
+            claiming.filter_map(move |(index, voter, claim)| {
+                let aligned = voter.aligned(&claim.newest, reference_ns).filter(far)?;
+                let before_ns = claim.newest.stamp.ns - claim.lowest_ns;
+                let (lead_ns, lowest_ns) = (aligned.lead_ns(), aligned.stamp.ns - before_ns);
+                Some(Claiming { lead_ns, lowest_ns, index })
+            })
+        };
+        let longest = |(_, voter, _): &(usize, &Voter, Claim)| voter.scale.cycle_ns();
+        let mut asked = vec![false; self.voters.len()];
+        let mut best = Vec::new();
+        for _ in 0..REFERENCES_MAX {
+            let others = claims().rev().filter(|(index, ..)| !asked[*index]);
+            let Some((index, _, reference)) = others.max_by_key(longest) else { break };
+            let mut all: Vec<Claiming> = aligned_to(reference.newest.lead_ns()).collect();
+            let set = closest(&mut all, self.skew_ns.cast_unsigned());
+            asked[index] = true;
+            set.iter().for_each(|member| asked[member.index] = true);
+            if is_closer(set, &best) {
+                best = set.to_vec();
             }
         }
         if best.len() < needed.max(1) {
             return None;
         }
-        let members = &all[best];
         Some(Cluster {
-            lead_ns: members[(members.len() - 1) / 2].0,
-            lowest_ns: members.iter().map(|(_, lowest_ns, _)| *lowest_ns).min()?,
-            members: members.iter().map(|(_, _, index)| *index).collect(),
+            lead_ns: best[(best.len() - 1) / 2].lead_ns,
+            lowest_ns: best.iter().map(|member| member.lowest_ns).min()?,
+            members: best.iter().map(|member| member.index).collect(),
         })
     }
 
@@ -614,8 +618,46 @@ pub struct Cluster {
     pub members: Vec<usize>,
 }
 
+/// A claim in the cycle in which it is nearest to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Claiming {
+    lead_ns: i64,
+    lowest_ns: i64,
+    index: usize,
+}
+
+/// The largest set of these whose leads are within `skew_ns`, and of several the closest one, by
+/// their leads.
+fn closest(all: &mut [Claiming], skew_ns: u64) -> &[Claiming] {
+    all.sort_unstable();
+    let (mut best, mut first) = (0..0, 0);
+    for end in 1..=all.len() {
+        while span_ns(&all[first..end]) > skew_ns {
+            first += 1;
+        }
+        if is_closer(&all[first..end], &all[best.clone()]) {
+            best = first..end;
+        }
+    }
+    &all[best]
+}
+
+/// Whether a set is larger than another one, or as large and closer.
+fn is_closer(set: &[Claiming], other: &[Claiming]) -> bool {
+    let is_as_large = set.len() == other.len() && !set.is_empty();
+    set.len() > other.len() || is_as_large && span_ns(set) < span_ns(other)
+}
+
+/// How far the leads of a set are apart.
+fn span_ns(set: &[Claiming]) -> u64 {
+    let [first, .., last] = set else { return 0 };
+    last.lead_ns.abs_diff(first.lead_ns)
+}
+
 /// Values that agree before a claim is believed.
 const SETTLED_VALUES: u32 = 3;
+/// Clocks that are asked in which cycle the others are: each is far from those before.
+const REFERENCES_MAX: usize = 4;
 /// How long a claim waits.
 const HOLD_TIMEOUTS: u64 = 2;
 /// How much of a time-out a pause of all counts for, and how often clocks are looked at in one.

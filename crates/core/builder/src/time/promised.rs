@@ -50,11 +50,11 @@ impl TimeMatcher {
         edges.settle(horizon, is_wanted, *now_ns);
     }
 
-    /// Why an event of that key, or a fragment in none, is not wanted, whose window is that; none
-    /// if it is.
-    pub(super) fn unwanted(&self, key: u64, (from_ns, to_ns): (i64, i64)) -> Option<Entry> {
+    /// Why an event of that time, or a fragment in none, is not wanted, whose window is that; none
+    /// if it is. Its key may be beyond its time, and beyond that from which on none is wanted.
+    pub(super) fn unwanted(&self, ns: i64, (from_ns, to_ns): (i64, i64)) -> Option<Entry> {
         let is_outside = self.edges.is_outside(key_of(from_ns)..=key_of(to_ns));
-        match self.wanted.has(key) {
+        match self.wanted.has(key_of(ns)) {
             false => Some(Entry::FragmentsDiscardedPaused),
             true => is_outside.then_some(Entry::FragmentsOutsideRun),
         }

@@ -10,7 +10,8 @@ use catchment_wire::session::{
 use catchment_wire::storage_link::{StreamGrant, StreamLog};
 
 use super::{
-    Ended, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX, Said, Session, Sessions,
+    Ended, IN_USE_MS, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX, Said, Session,
+    Sessions,
 };
 use crate::frames::HeaderParts;
 use crate::receive::{NotOpened, Order, Slot, Stream, Unopened};
@@ -187,7 +188,7 @@ impl Sessions {
         }
         if self.by_name.contains_key(&key.name) {
             let text = "another sender of the stream is heard";
-            return Err(Ended::new(ByeReason::NAME_IN_USE, 1_000, 0, text));
+            return Err(Ended::new(ByeReason::NAME_IN_USE, IN_USE_MS, 0, text));
         }
         idle_ns.store(stream.idle_ns, Relaxed);
         is_given_up.store(true, Relaxed);
@@ -302,7 +303,7 @@ fn generation_of(
     match attached {
         Some(other) if other.number != session && granted <= other.generation => {
             let text = "another sender of the stream is heard";
-            Err(Ended::new(ByeReason::NAME_IN_USE, 1_000, 0, text))
+            Err(Ended::new(ByeReason::NAME_IN_USE, IN_USE_MS, 0, text))
         }
         _ if granted != 0 => Ok(granted),
         _ => Ok(stream.generation + 1),

@@ -4,13 +4,14 @@
 //!    The ledger balances for each source, and its counts are those of the files.
 //! 2. No event has fragments whose times, as their clocks said them, are farther apart than the
 //!    window allows, and each has an anchor and as many openers as the rule asks for, one less
-//!    while a board may be known to flood (`windows.rs`).
+//!    while one of them may be known to flood (`windows.rs`).
 //! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`),
 //!    with their keys and in their order.
 //! 4. Where most sources are honest, their events among themselves are those of the model without
 //!    the others, but near an opener's fragment that is not honest: that opens events as well. Not
 //!    those of short cycles that differ, which are put where a clock that lies may be.
-//! 5. Then output goes on within one time-out, and the lag of the sparse sources more.
+//! 5. Then output goes on within one time-out, and the lag of the sparse sources more; where all
+//!    fall silent before that, within two.
 //! 6. Then a clock that lies is named: by its counts, or as out of step. Not that of the only
 //!    source that opens events, as long as it is in step.
 //! 7. Of a front-end (`losses.rs`): no fragment is there twice that it sent again, and of an honest
@@ -305,20 +306,9 @@ impl<'a> Check<'a> {
         if self.are_of_unknown_cycles(row.members.iter().map(|id| id.0), |_| true) {
             return None;
         }
-        let cycle_ns = |id: &Id| self.outcome.plan.sources[id.0].cycle_ns();
-        let base = *row.members.iter().max_by_key(|id| cycle_ns(id))?;
-        let base_ns = self.ns(base);
-        let near = |&id: &Id| {
-            let source = &self.outcome.plan.sources[id.0];
-            let apart_ns = self.ns(id) - base_ns;
-            let cycle = 1_i128 << source.bits;
-            let cycles = |count: i128| {
-                (count * cycle * 1_000_000_000).div_euclid(i128::from(source.rate_hz))
-            };
-            let whole_ns = cycles(1);
-            let count = (apart_ns + whole_ns / 2).div_euclid(whole_ns);
-            (id, base_ns + apart_ns - cycles(count))
-        };
+        let source = |id: &Id| &self.outcome.plan.sources[id.0];
+        let base_ns = self.ns(*row.members.iter().max_by_key(|id| source(id).cycle_ns())?);
+        let near = |&id: &Id| (id, source(&id).nearest_ns(self.ns(id), base_ns));
         Some(row.members.iter().map(near).collect())
     }
 
@@ -437,14 +427,7 @@ impl<'a> Check<'a> {
         }
         let mut model = self.model();
         model.sort_by_key(|group| group.ns);
-        let mut disturbing: Vec<i128> = Vec::new();
-        for source in (0..self.honest.len()).filter(|&source| !self.honest[source]) {
-            if self.rule.opens(source) {
-                let sent = self.outcome.sent[source].iter();
-                disturbing.extend(sent.map(|one| one.ns));
-            }
-        }
-        disturbing.sort_unstable();
+        let disturbing = self.disturbing();
         let reach_ns = i128::from(self.rule.span_ns_max.max(self.rule.window_ns))
             + i128::from(self.rule.before_ns);
         let mut row_of = BTreeMap::new();
@@ -481,8 +464,27 @@ impl<'a> Check<'a> {
         Ok(required)
     }
 
+    /// The times of openers' fragments that are not honest: as their clocks said them, and in the
+    /// cycle that is nearest to the time, into which others put them.
+    fn disturbing(&self) -> Vec<i128> {
+        let plan = self.outcome.plan;
+        let mut times = Vec::new();
+        for source in 0..self.honest.len() {
+            if self.honest[source] || !self.rule.opens(source) {
+                continue;
+            }
+            for sent in &self.outcome.sent[source] {
+                let true_ns = i128::from(plan.zero_ns) + i128::from(sent.at_ns);
+                times.extend([sent.ns, plan.sources[source].nearest_ns(sent.ns, true_ns)]);
+            }
+        }
+        times.sort_unstable();
+        times
+    }
+
     /// No event was open for longer than a time-out after all of it, and all before it, had come,
-    /// and what may still come out of order, or of a sparse source.
+    /// and what may still come out of order, or of a sparse source. Where all fall silent before
+    /// that, only their silence closes it, after two time-outs.
     fn goes_on(&self) -> Result<(), String> {
         let timeout_ns = self.outcome.plan.timeout_ns();
         let clocks = || self.rule.clocks.iter().enumerate();
@@ -499,6 +501,7 @@ impl<'a> Check<'a> {
         let allowed_ns = timeout_ns + timeout_ns / 8 + reorder_ns + lag_ns + SLACK_NS + waited_ns;
         let came: Vec<BTreeMap<usize, u64>> =
             (0..self.honest.len()).map(|one| self.came(one)).collect();
+        let silent_ns = self.outcome.last_ns + 2 * timeout_ns + SLACK_NS;
         let (mut came_ns, mut events) = (0, 0);
         // By which time how many events are built. What a wrong clock alone is in has no time.
         let mut due: Vec<(u64, u64)> = Vec::new();
@@ -509,7 +512,9 @@ impl<'a> Check<'a> {
             }
             events += u64::from(!row.is_alone());
             if !row.is_alone() && row.members.iter().any(|id| self.honest[id.0]) {
-                due.push((came_ns.saturating_add(allowed_ns), events));
+                let due_ns = came_ns.saturating_add(allowed_ns);
+                let is_last = due_ns - SLACK_NS > self.outcome.last_ns;
+                due.push((if is_last { due_ns.max(silent_ns) } else { due_ns }, events));
             }
         }
         for seen in &self.outcome.seen {
@@ -527,7 +532,7 @@ impl<'a> Check<'a> {
     }
 
     /// When the fragments of a source came, by their numbers.
-    fn came(&self, source: usize) -> BTreeMap<usize, u64> {
+    pub(super) fn came(&self, source: usize) -> BTreeMap<usize, u64> {
         let all = self.outcome.life.arrivals[source].all();
         let number = |index: usize| match self.log(source) {
             Some(_) => self.outcome.made[source].get(index).copied(),

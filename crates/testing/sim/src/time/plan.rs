@@ -204,6 +204,15 @@ impl TimeSource {
     pub fn cycle_ns(&self) -> u128 {
         (1_u128 << self.bits) * 1_000_000_000 / u128::from(self.rate_hz)
     }
+
+    /// A time of its clock, in the cycle in which that is nearest to another one.
+    pub fn nearest_ns(&self, ns: i128, to_ns: i128) -> i128 {
+        let cycles_ns = |count: i128| {
+            ((count << self.bits) * 1_000_000_000).div_euclid(i128::from(self.rate_hz))
+        };
+        let whole_ns = cycles_ns(1);
+        ns - cycles_ns((ns - to_ns + whole_ns / 2).div_euclid(whole_ns))
+    }
 }
 
 impl LayoutPlan {
@@ -364,7 +373,8 @@ fn source(
 
 /// Where the clocks stand when the run begins: no more than one cycle of the longest one, which is
 /// as far back as anybody can tell, or of the next one, since the longest may lie; now and then it
-/// wraps in the run. Beside boards those of front-ends do not count: they may be there later.
+/// wraps in the run, but not before it is heard. Beside boards those of front-ends do not count:
+/// they may be there later.
 fn zero_ns(sources: &[TimeSource], chance: &mut Random) -> u64 {
     let all = || sources.iter().filter(|one| one.role != SourceRole::Sparse);
     let has_boards = all().any(|one| one.log.is_none());
@@ -373,11 +383,12 @@ fn zero_ns(sources: &[TimeSource], chance: &mut Random) -> u64 {
     cycles.sort_unstable();
     let longest = cycles[cycles.len().saturating_sub(2)];
     let most = u64::try_from(longest).unwrap_or(u64::MAX).min(1_800_000_000 * S);
-    match chance.below(3) {
+    let zero_ns = match chance.below(3) {
         0 => most - (3 * S).min(most / 2),
         1 => MS + chance.below(S),
         _ => MS + chance.below(most - 2 * MS),
-    }
+    };
+    zero_ns.min(most - S.min(most / 4))
 }
 
 fn network(case: &Case, timeout_ns: u64) -> NetworkPlan {

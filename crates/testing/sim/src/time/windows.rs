@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use catchment_builder::{SourceRole, TimeConfig, WindowKind};
-use catchment_model::EventFlags;
+use catchment_model::{Entry, EventFlags};
 
 use super::model::{Id, is_expected};
 use super::oracle::{Check, Row};
@@ -44,11 +44,13 @@ impl Check<'_> {
             return Err(format!("{} fragments of source {source}", counts[source]));
         }
         let Some(times) = self.times(row) else { return Ok(()) };
-        // One that floods opens no event, and is not one of those that an event needs.
-        let spans = |floods| self.spans(&times, floods);
-        match (spans(None), self.outcome.plan.flood) {
-            (Err(_), Some(flood)) if self.may_flood(flood.source, row) => spans(Some(flood.source)),
-            (span, _) => span,
+        let span = self.spans(&times, None);
+        // One that floods opens no event, and is not one of those that an event needs. That may be
+        // any opener: beside a clock that lies, all fragments of an honest one are in no event.
+        let floods = |one| self.spans(&times, Some(one)).is_ok() && self.may_flood(one, row);
+        match span.is_err() && (0..self.honest.len()).any(floods) {
+            true => Ok(()),
+            false => span,
         }
     }
 
@@ -85,9 +87,19 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a source can be known to flood when an event is built: so many of its fragments were
-    /// in no event until then, and fewer events followed the last of these than end it.
+    /// Whether a source can be known to flood when an event is built: it is one of several openers,
+    /// so many of its fragments were in no event until then, and fewer events followed the last of
+    /// these than end it.
     fn may_flood(&self, source: usize, event: &Row) -> bool {
+        let openers = (0..self.honest.len()).filter(|&one| self.rule.opens(one));
+        if self.rule.coincidence < 2 || !self.rule.opens(source) || openers.count() < 2 {
+            return false;
+        }
+        let ledger = &self.outcome.life.last.ledger.sources[source];
+        let alone = [Entry::FragmentsUnmatched, Entry::FragmentsDiscardedUnmatched];
+        if alone.iter().map(|&entry| ledger[entry]).sum::<u64>() < STRAYS_MIN as u64 {
+            return false;
+        }
         // What a clock says that lies is taken in another order.
         if self.outcome.plan.lies.iter().any(|lie| lie.source == source) {
             return true;
@@ -97,8 +109,8 @@ impl Check<'_> {
         let end_ns = event.members.iter().map(at_ns).max().unwrap_or(0);
         let events = || self.rows.iter().filter(|row| !row.is_alone());
         let members: BTreeSet<Id> = events().flat_map(|row| row.members.iter().copied()).collect();
-        let sent = (0..self.outcome.sent[source].len()).map(|index| (source, index));
-        let strays = sent.filter(|id| !members.contains(id)).map(|id| at_ns(&id));
+        let came = self.came(source).into_keys().map(|index| (source, index));
+        let strays = came.filter(|id| !members.contains(id)).map(|id| at_ns(&id));
         let strays: Vec<u64> = strays.filter(|&ns| ns <= end_ns).collect();
         let Some(&last_ns) = strays.iter().max() else { return false };
         let behind = last_ns + 1..begin_ns(event);
