@@ -28,6 +28,7 @@ use crate::store_link::StoreLink;
 use crate::target_config::{NodeConfig, Place, TargetConfig};
 use crate::target_queue::{QueueParts, TargetQueue, target_queue};
 
+#[path = "shares.rs"]
 mod shares;
 
 const SECOND_NS: u64 = 1_000_000_000;
