@@ -207,6 +207,29 @@ fn a_source_whose_clock_is_off_or_stuck_is_named_and_costs_the_others_nothing() 
     }
 }
 
+/// A crystal that is 1 ppm off is a microsecond off after a second, and more later on.
+#[test]
+fn a_clock_that_drifts_is_matched_within_the_window_and_named_in_the_counters_beyond_it() {
+    for sign in [1, -1] {
+        let mut rig = rig(3, 1_000, |time| {
+            (time.coincidence, time.unmatched) = (2, Unmatched::Count);
+        });
+        for event in 1..=3_000_u64 {
+            let now = event * MS;
+            send(&mut rig, now, 0, &[now]);
+            send(&mut rig, now, 1, &[now]);
+            send(&mut rig, now, 2, &[now.wrapping_add_signed(sign * event.cast_signed())]);
+            rig.poll(now);
+        }
+        assert!(!rig.builder.status().sources[2].out_of_step, "it is far less off than `skew`");
+        rig.finish(3_001 * MS);
+        assert_eq!((rig.rows.len(), rig.complete(), rig.lost()), (3_000, 1_000, 0));
+        let counts = [Entry::FragmentsMissing, Entry::FragmentsDiscardedUnmatched];
+        let of_sources = [0, 1, 2].map(|source| counts.map(|entry| rig.count(source, entry)));
+        assert_eq!(of_sources, [[0, 0], [0, 0], [2_000, 2_000]]);
+    }
+}
+
 /// Before all clocks are known, packets are held; one that comes twice says nothing new of a clock.
 #[test]
 fn a_packet_that_comes_twice_before_clocks_are_known_costs_nothing() {

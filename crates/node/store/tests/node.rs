@@ -360,20 +360,38 @@ fn after_each_fault_of_its_disk_a_stream_goes_on_behind_what_was_durable() {
 }
 
 #[test]
-fn writes_that_are_cut_short_twice_in_a_row_leave_whole_frames() {
+fn writes_that_are_cut_short_twice_in_a_row_or_interrupted_leave_whole_frames() {
     let folder = tempfile::tempdir().unwrap();
     let control = FaultControl::default();
     let plan = FaultPlan { control: control.clone(), ..FaultPlan::default() };
-    // Of each three attempts the first and the second, so that the third ends what these began.
-    let short_writes = (0..10_000).filter(|attempt| attempt % 3 < 2).collect();
+    // Of each five attempts two are cut short, and a signal comes at two, so that the last one ends
+    // what these began.
+    let short_writes = (0..10_000).filter(|attempt| attempt % 5 < 2).collect();
+    let interrupted = (0..10_000).filter(|attempt| matches!(attempt % 5, 2 | 3));
+    let write_errors = interrupted.map(|attempt| (attempt, libc::EINTR)).collect();
     let mut config = store_config(folder.path(), any());
-    config.disk.faults = Some(FaultPlan { short_writes, ..plan });
+    config.disk.faults = Some(FaultPlan { short_writes, write_errors, ..plan });
     let node = Node::start(config).unwrap();
     let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
     send(&front_end, 2_000);
     end(recorder, front_end, 2_000);
     let done = node.stop().unwrap();
     assert!(control.writes() > 100 && done.disk_faults == 0, "{done:?}");
+    check(&only(&folder.path().join("stored")), 2_000);
+}
+
+#[test]
+fn a_disk_that_is_full_in_the_middle_of_a_write_leaves_no_half_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan { short_writes: vec![40], ..FaultPlan::default() };
+    let mut config = store_config(folder.path(), any());
+    // Half of it is written, and there is no room for the rest.
+    config.disk.faults = Some(FaultPlan { write_errors: vec![(41, libc::ENOSPC)], ..plan });
+    let node = Node::start(config).unwrap();
+    let (recorder, front_end) = recorder(folder.path(), vec![node_target(node.address())]);
+    send(&front_end, 2_000);
+    end(recorder, front_end, 2_000);
+    assert!(node.stop().unwrap().disk_faults >= 1);
     check(&only(&folder.path().join("stored")), 2_000);
 }
 

@@ -11,6 +11,8 @@ use catchment_wire::layouts::{Layouts, Values};
 
 use crate::support::{free_ports, interrupt, json, only_run, started, stderr};
 
+mod bad_board;
+
 /// Boards with clocks of 125 MHz and 48 bits, as many as there are ports.
 pub(crate) fn config(folder: &Path, port: u16, boards: u16, more: &str) -> String {
     let text = format!(
@@ -292,7 +294,7 @@ fn a_board_far_beyond_the_window_is_seen_and_brought_to_the_others() {
 }
 
 /// Waits until the sockets of so many boards are empty, so that nothing is lost there.
-fn wait_until_read(port: u16, boards: u16) {
+pub(crate) fn wait_until_read(port: u16, boards: u16) {
     let is_unread = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (_, local) = words[1].rsplit_once(':').expect("an address and a port");

@@ -13,7 +13,7 @@ use catchment_wire::session::{
     Bye, ByeReason, Connection, Encoder, Grant, GrantAnswer, Grants, LogPositions, NONE, Positions,
     Preamble, RunState, Service, Welcome,
 };
-use catchment_writer::{FrameColumn, FrameUnderWay, Next, ledger_column};
+use catchment_writer::{ColumnForm, FrameColumn, FrameUnderWay, Next, ledger_column};
 use parking_lot::Mutex;
 
 use super::*;
@@ -27,6 +27,9 @@ use crate::spill_counts::SpillReport;
 use crate::store_link::StoreLink;
 use crate::target_config::{NodeConfig, Place, TargetConfig};
 use crate::target_queue::{QueueParts, TargetQueue, target_queue};
+
+#[path = "shares.rs"]
+mod shares;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -62,6 +65,8 @@ struct Peer {
     control: Vec<u8>,
     messages: u32,
     durable: u64,
+    /// Whether it says nothing, though it has broken off nothing either.
+    is_silent: bool,
 }
 
 impl Peer {
@@ -149,6 +154,9 @@ impl Dial for ToPeer {
 
     fn take_outcome(&mut self, number: usize) -> Option<io::Result<()>> {
         let mut peer = self.0.lock();
+        if peer.is_silent {
+            return None;
+        }
         let result = match peer.is_there {
             true => Ok(()),
             false => Err(io::ErrorKind::ConnectionRefused.into()),
@@ -283,10 +291,15 @@ impl Both {
 
     /// Offers a frame without columns. Returns whether the target takes it.
     fn offer(&mut self, sequence: u64, now_ns: u64) -> bool {
+        self.offer_with(sequence, now_ns, &[])
+    }
+
+    fn offer_with(&mut self, sequence: u64, now_ns: u64, columns: &[SharedColumn]) -> bool {
         let head = self.head(sequence);
         self.queue[0].begin(&head);
         self.target.work(now_ns);
         let takes = TargetQueue::admitted(&mut self.queue).is_some_and(|all| all.takes);
+        columns.iter().for_each(|column| self.queue[0].put(column));
         self.queue[0].end(&[]);
         self.target.work(now_ns);
         takes
@@ -295,13 +308,18 @@ impl Both {
     fn end(&mut self, sequence: u64) {
         let head = self.head(sequence);
         let (form, records) = ledger_column(head.ledger, &head.increment, &head.increment);
-        let bytes = ColumnBytes::Own(records);
-        let column = FrameColumn::small(form, Element::Bytes, Coding::None, bytes);
-        let mut frame = FrameUnderWay::new(vec![column]);
-        let Next::Column(column) = FrameEncoder::new(None).next(&mut frame, Level::AsAsked) else {
-            panic!("there is a column")
-        };
-        self.queue[0].end_run(&head, vec![Arc::new(column)]);
+        self.queue[0].end_run(&head, vec![column(form, records)]);
+    }
+}
+
+/// A column that is stored as it is.
+fn column(form: ColumnForm, bytes: Vec<u8>) -> SharedColumn {
+    let bytes = ColumnBytes::Own(bytes);
+    let column = FrameColumn::small(form, Element::Bytes, Coding::None, bytes);
+    let mut frame = FrameUnderWay::new(vec![column]);
+    match FrameEncoder::new(None).next(&mut frame, Level::AsAsked) {
+        Next::Column(column) => Arc::new(column),
+        _ => panic!("there is a column"),
     }
 }
 
@@ -421,7 +439,7 @@ impl Both {
         while self.target.now_ns < until_ns {
             for (peer, node) in peers.iter().zip(&self.target.nodes.all) {
                 let mut peer = peer.lock();
-                if peer.is_there && node.link.session.is_open() {
+                if peer.is_there && !peer.is_silent && node.link.session.is_open() {
                     peer.positions();
                 }
             }
