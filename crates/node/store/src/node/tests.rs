@@ -84,6 +84,7 @@ fn what_is_cut_beside_a_part_in_a_folder_that_was_left_out_is_closed() {
         memory_bytes: 1 << 20,
         file_bytes: 1 << 20,
         disk: DiskConfig::default(),
+        sync_bytes: u64::MAX,
         close_after_ns: 0,
     };
     let mut manager = Manager::new(config, OnThread::new(Clock::start()).unwrap(), state);
