@@ -32,8 +32,8 @@ impl Sessions {
         }
     }
 
-    /// Takes over what is durable, when that has changed; at intervals also for sessions that have
-    /// begun since, and to show how far the logs are.
+    /// Takes over what is durable, when that has changed, and at intervals, for sessions that have
+    /// begun since; and shows how far the logs are.
     pub(super) fn read_positions(&mut self, ingest: &Ingest) {
         let now_ns = ingest.now_ns();
         let Self { of_run, sessions, sources, .. } = self;
@@ -49,13 +49,11 @@ impl Sessions {
                 sessions[index].decided(log, session, durable);
             }
         });
-        if is_due {
-            self.read_due_ns = now_ns + POSITIONS_EVERY_NS;
-            if of_run.is_standby {
-                sessions.iter_mut().for_each(Session::settle);
-            }
-            self.show_progress(ingest);
+        if is_due && of_run.is_standby {
+            sessions.iter_mut().for_each(Session::settle);
         }
+        self.read_due_ns = now_ns + POSITIONS_EVERY_NS;
+        self.show_progress(ingest);
     }
 
     /// Whether a sender holds what may be durable soon.
