@@ -46,6 +46,7 @@ pub(crate) fn config(folder: &Path) -> StoreConfig {
         memory_bytes: 32 << 20,
         file_bytes: 1 << 20,
         disk,
+        sync_bytes: u64::MAX,
         close_after_ns: 60_000_000_000,
     }
 }

@@ -16,9 +16,9 @@ use catchment_wire::Transport;
 use crate::budget::SystemMemory;
 use crate::builder_config::builder_config;
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
-use crate::disk_config::disk_config;
 use crate::links::check_links;
 use crate::target_config::{NodeConfig, Place, Variant};
+use crate::write_config::{WriteConfig, disk_config};
 
 impl RecorderConfig {
     /// Checks every value against its bounds, against the others, and against the machine.
@@ -185,6 +185,7 @@ impl RecorderConfig {
             let (key, bytes) = (format!("listen[{number}].skew_bytes"), access.skew_bytes);
             require(bytes <= SKEW_BYTES_MAX, &key, "at most 1 GiB", Bytes(bytes))?;
         }
+        write.check_sync_bytes()?;
         // The kernel counts a buffer's bytes twice, in 31 bits.
         let bytes = receive.socket_buffer_bytes;
         let got = format_args!("{bytes} bytes");
@@ -423,6 +424,18 @@ fn check_from(key: &str, from: &[Network], address: SocketAddr) -> Result<(), Co
 /// Refuses a faulty text, with the expected and the found value.
 pub(crate) fn refuse(key: &str, fault: Option<(String, String)>) -> Result<(), ConfigError> {
     fault.map_or(Ok(()), |(expected, got)| require(false, key, expected, got))
+}
+
+impl WriteConfig {
+    /// Checks after how many bytes a sync begins.
+    ///
+    /// # Errors
+    /// They are out of range.
+    pub fn check_sync_bytes(&self) -> Result<(), ConfigError> {
+        let Some(bytes) = self.sync_bytes else { return Ok(()) };
+        let fits = (4 << 10..=1 << 40).contains(&bytes);
+        require(fits, "write.sync_bytes", "4 KiB to 1 TiB", Bytes(bytes))
+    }
 }
 
 pub(crate) fn require(

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catchment_builder::{EDGE_NS_DEFAULT, IncompletePolicy, OwnedKeys, SourceRole};
-use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::RunId;
-use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
+use catchment_model::limits::{FRAME_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
 use catchment_net::{LinkAccess, Network};
 use catchment_wire::event_link::EventLink;
@@ -27,6 +26,7 @@ use crate::match_rule::{MatchRule, SourceClock, TimeRule};
 use crate::sizes::Sizes;
 use crate::standby::Standby;
 use crate::target_config::TargetConfig;
+use crate::write_config::{WriteConfig, some_size};
 
 /// A recorder: its sources, how it builds, where it writes.
 #[derive(Clone, Debug)]
@@ -244,36 +244,6 @@ pub struct EncodeConfig {
     pub bytes: usize,
 }
 
-/// How files are written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WriteConfig {
-    /// The size at which the next file begins.
-    #[serde(deserialize_with = "Size::read")]
-    pub file_bytes: u64,
-    /// The age at which the next file begins.
-    #[serde(rename = "file_time", deserialize_with = "Time::read")]
-    pub file_time_ns: Option<u64>,
-    /// How often written frames are made durable (fdatasync).
-    #[serde(rename = "sync_interval", deserialize_with = "Time::read")]
-    pub sync_interval_ns: u64,
-    /// How writes reach the disk.
-    pub engine: EngineChoice,
-    /// Bytes of one write.
-    #[serde(deserialize_with = "Size::read")]
-    pub buffer_bytes: usize,
-    /// Writes that may be in flight, and buffers that are being filled.
-    pub buffer_count: usize,
-    /// How far ahead of the writes a file's blocks are allocated.
-    #[serde(deserialize_with = "Size::read")]
-    pub preallocate_bytes: u64,
-    /// The CPU that the write agent is pinned to.
-    pub cpu: Option<usize>,
-    /// Injected faults, for tests.
-    #[serde(skip)]
-    pub faults: Option<FaultPlan>,
-}
-
 impl Default for ReceiveConfig {
     fn default() -> Self {
         Self {
@@ -318,22 +288,6 @@ impl Default for EncodeConfig {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self { threads: threads.min(64), bytes: 32 << 20 }
-    }
-}
-
-impl Default for WriteConfig {
-    fn default() -> Self {
-        Self {
-            file_bytes: FILE_BYTES_DEFAULT,
-            file_time_ns: None,
-            sync_interval_ns: 1_000_000_000,
-            engine: EngineChoice::Auto,
-            buffer_bytes: 4 << 20,
-            buffer_count: 8,
-            preallocate_bytes: 1 << 30,
-            cpu: None,
-            faults: None,
-        }
     }
 }
 
@@ -618,19 +572,6 @@ impl RecorderConfig {
     }
 }
 
-/// Where front-ends deliver, a frame is cut at this payload or age unless the file says otherwise,
-/// what was written is synced this often, and one write has so many bytes: front-ends hold what is
-/// not durable, and a sync waits for the writes before it (docs/decisions/event-link.md).
-pub const LINK_FRAME_BYTES: u64 = 8 << 20;
-/// See [`LINK_FRAME_BYTES`]: a frame's header must fit.
-pub fn link_buffer_bytes(sources: usize) -> usize {
-    if sources <= 1_000 { 1 << 20 } else { 4 << 20 }
-}
-/// See [`LINK_FRAME_BYTES`].
-pub const LINK_SYNC_NS: u64 = 20_000_000;
-/// See [`LINK_FRAME_BYTES`].
-pub const LINK_FRAME_TIME_NS: u64 = 250_000_000;
-
 /// The number of frames of channels that their memory holds: one being filled, one being encoded,
 /// and room for two.
 const CHANNEL_FRAMES: u64 = 4;
@@ -640,10 +581,6 @@ const EVENT_FRAMES: u64 = 8;
 /// One coding for all columns, if a file names one; its rules are added.
 fn one_coding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Codings, D::Error> {
     ColumnCoding::deserialize(deserializer).map(Codings::new)
-}
-
-fn some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    Size::read(deserializer).map(Some)
 }
 
 #[cfg(test)]

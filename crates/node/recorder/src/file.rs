@@ -64,6 +64,8 @@ pub(crate) struct Durability {
     fragments: Vec<u64>,
     not_durable: Vec<Accounted>,
     syncing: Option<Vec<Accounted>>,
+    /// Bytes of recorded frames that no sync covers yet.
+    unsynced_bytes: u64,
     /// Whether a frame was recorded since the last sync began that is to be synced even without
     /// fragments.
     is_due: bool,
@@ -82,6 +84,7 @@ impl Durability {
             fragments,
             not_durable,
             syncing: None,
+            unsynced_bytes: 0,
             is_due: false,
             comes_again: false,
             is_void: false,
@@ -93,10 +96,16 @@ impl Durability {
         self.is_due |= is_due;
     }
 
-    /// The writes of a frame of that kind have completed. With `is_due` it is synced even without
-    /// fragments.
-    pub(crate) fn recorded(&mut self, tag: &FrameTag, kind: FrameKind, is_due: bool) {
+    /// The writes of a frame of that kind and size have completed. With `is_due` it is synced even
+    /// without fragments.
+    pub(crate) fn recorded(
+        &mut self,
+        tag: &FrameTag,
+        (kind, bytes): (FrameKind, u64),
+        is_due: bool,
+    ) {
         self.is_due |= is_due;
+        self.unsynced_bytes += bytes;
         let sums = self.not_durable.iter_mut().zip(&mut self.fragments);
         for ((not_durable, all), counts) in sums.zip(&tag.counts) {
             not_durable.recorded += counts.fragments;
@@ -132,6 +141,11 @@ impl Durability {
         &self.fragments
     }
 
+    /// Bytes of recorded frames that no sync covers yet; none while a sync is in progress.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        if self.syncing.is_none() { self.unsynced_bytes } else { 0 }
+    }
+
     /// Moves what no sync covers to the one that is about to begin. False if no fragments are
     /// recorded there, or a sync is in progress.
     pub(crate) fn begin_sync(&mut self) -> bool {
@@ -139,7 +153,7 @@ impl Durability {
         if self.syncing.is_some() || !is_due {
             return false;
         }
-        self.is_due = false;
+        (self.is_due, self.unsynced_bytes) = (false, 0);
         let none = vec![Accounted::default(); self.not_durable.len()];
         self.syncing = Some(std::mem::replace(&mut self.not_durable, none));
         true

@@ -14,6 +14,8 @@ pub(crate) struct FileLimits {
     file_bytes_max: u64,
     toc_bytes_max: u64,
     file_time_ns: Option<u64>,
+    /// So many bytes of frames that no sync covers begin one.
+    sync_bytes: u64,
 }
 
 impl FileLimits {
@@ -23,12 +25,18 @@ impl FileLimits {
             file_bytes_max: config.write.file_bytes,
             toc_bytes_max: config.sizes.toc_bytes_max as u64,
             file_time_ns: config.write.file_time_ns,
+            sync_bytes: config.write.sync_bytes.unwrap_or(u64::MAX),
         }
     }
 
     /// Bytes for which a disk must have room when a file is made after a fault: of two frames.
     pub(crate) fn room_bytes(&self) -> u64 {
         2 * self.frame_bytes + (1 << 20)
+    }
+
+    /// Whether so much of a file was recorded that a sync is to begin.
+    pub(crate) fn is_sync_due(&self, file: &OpenFile) -> bool {
+        file.attached.unsynced_bytes() >= self.sync_bytes
     }
 
     /// Whether the next file is needed soon.

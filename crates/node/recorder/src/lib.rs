@@ -24,7 +24,6 @@ mod commander;
 mod config;
 mod counts;
 mod destinations;
-mod disk_config;
 mod file;
 mod file_limits;
 mod file_list;
@@ -93,6 +92,7 @@ mod train_room;
 mod trend_agent;
 mod unread;
 mod wiring;
+mod write_config;
 
 pub use accept::{ADMITTED, Accept, AdmittedSource};
 pub use catchment_net::{LinkAccess, SharedTokens, TlsRule, Tokens};
@@ -101,8 +101,8 @@ pub use link_access::Listener;
 pub use assembly::{Assembly, AssemblyParts, TargetStore, TrendParts};
 pub use budget::SystemMemory;
 pub use config::{
-    BuildConfig, ConfigError, EncodeConfig, FrameConfig, LINK_FRAME_BYTES, LINK_FRAME_TIME_NS,
-    LINK_SYNC_NS, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig, link_buffer_bytes,
+    BuildConfig, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
+    SourceConfig,
 };
 pub use counts::Counts;
 pub use frame_feed::FrameFeed;
@@ -128,3 +128,6 @@ pub use store_nodes::NodeShare;
 pub use target_config::{NodeConfig, Place, TargetConfig};
 pub use trend_agent::TrendStore;
 pub use wiring::{Bind, Endpoint};
+pub use write_config::{
+    LINK_FRAME_TIME_NS, LINK_SYNC_BYTES, LINK_SYNC_NS, WriteConfig, link_buffers, link_frame_bytes,
+};

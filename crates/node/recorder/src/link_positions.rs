@@ -9,6 +9,9 @@
 //! promises more. Readers and writers hold a lock for some copies of numbers; no frame or fragment
 //! waits for them.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
 use catchment_frame::Position;
 use catchment_model::SourceId;
 use parking_lot::Mutex;
@@ -26,6 +29,8 @@ pub(crate) struct LinkPositions {
     /// By target; the last is the frames agent, which has what is decided.
     places: Mutex<Vec<PlacePositions>>,
     decided: usize,
+    /// How often any of them has changed.
+    version: AtomicU64,
     /// Whether some required target does not get all link sources, so that it may be behind those
     /// that a source must be durable in.
     are_selected: bool,
@@ -100,7 +105,13 @@ impl LinkPositions {
             sources,
             places: Mutex::new(required.chain([true]).map(place).collect()),
             decided,
+            version: AtomicU64::new(0),
         }
+    }
+
+    /// Which changes a [`read`](Self::read) behind this call has at least.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Acquire)
     }
 
     /// Whether there are link sources.
@@ -160,6 +171,7 @@ impl LinkPositions {
             let common = self.settled_in(places);
             places.iter_mut().for_each(|place| place.advance(common));
         }
+        self.version.fetch_add(1, Release);
     }
 
     /// The positions of a frame that was just made.

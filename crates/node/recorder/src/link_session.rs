@@ -20,7 +20,7 @@ use crate::ingest::Ingest;
 use crate::link_log::{Log, Outside, Taken};
 use crate::link_reserve::Skew;
 use crate::live_link::LiveLink;
-use crate::sessions::POSITIONS_EVERY_NS;
+use crate::sessions::{DURABLE_EVERY_NS, POSITIONS_EVERY_NS};
 
 /// Bytes of the longest message of items: the most that the specification has. A longer message
 /// than a connection's buffer costs no memory, since it is taken while it comes.
@@ -75,7 +75,9 @@ pub(crate) struct Session {
     pub(crate) cookie: u64,
     /// By log, the positions that were sent last.
     pub(crate) sent: Vec<(u64, u64)>,
-    pub(crate) positions_due_ns: u64,
+    /// When that was, and whether more is durable since.
+    positions_ns: u64,
+    has_settled: bool,
     /// Framing faults since any item was taken, and the items that were taken at the last.
     faults: (u32, u128),
     /// For how long one of its buffers still counts as full of what is not durable.
@@ -210,7 +212,8 @@ impl Session {
             is_waited: false,
             cookie: 0,
             sent: Vec::new(),
-            positions_due_ns: 0,
+            positions_ns: 0,
+            has_settled: false,
             faults: (0, 0),
             full_ns: 0,
             held: (RunId([0; 16]), 0),
@@ -563,7 +566,9 @@ impl Session {
     pub(crate) fn decided(&mut self, log: usize, session: u64, durable: u64) {
         let is_own = session == self.number;
         if let Some(log) = self.logs.get_mut(log).filter(|_| is_own) {
-            log.durable = durable.min(log.taken).max(log.durable);
+            let before = log.durable;
+            log.durable = durable.min(log.taken).max(before);
+            self.has_settled |= log.durable > before;
         }
     }
 
@@ -578,12 +583,18 @@ impl Session {
         self.control.is_none() || self.logs.iter().zip(&self.sent).all(is_told)
     }
 
+    /// Whether its sender, which can be told, holds what was taken and is not durable.
+    pub(crate) fn has_undecided(&self) -> bool {
+        self.control.is_some() && self.logs.iter().any(|log| log.durable < log.taken)
+    }
+
     /// Whether there is something to tell its sender.
     #[inline]
     pub(crate) fn has_answer(&mut self, now_ns: u64) -> bool {
-        let is_due = now_ns >= self.positions_due_ns;
+        let every_ns = if self.has_settled { DURABLE_EVERY_NS } else { POSITIONS_EVERY_NS };
+        let is_due = now_ns.saturating_sub(self.positions_ns) >= every_ns;
         if is_due {
-            self.positions_due_ns = now_ns + POSITIONS_EVERY_NS;
+            (self.positions_ns, self.has_settled) = (now_ns, false);
         }
         self.welcome.is_some()
             || !self.grants.is_empty()

@@ -19,6 +19,8 @@ use crate::wiring::Endpoint;
 /// The longest time to the next cycle while nothing arrives; the agent notices a stop within this
 /// time.
 const IDLE_NS: u64 = 20_000_000;
+/// The same while senders hold what may be durable soon.
+const UNDECIDED_NS: u64 = 2_000_000;
 /// The same while the agent is stopping.
 const STOPPING_NS: u64 = 1_000_000;
 /// The time to the next cycle while the ring of descriptors is full, or a connection waits for
@@ -323,6 +325,10 @@ impl Agent for Receive {
         match self.stage {
             _ if more => Work::again(arrivals),
             _ if held => Work::until(arrivals, now_ns + NO_ROOM_NS),
+            // Senders whose rings are full send nothing that would wake this thread.
+            Stage::Receiving if self.intake.sessions().any(|one| one.has_undecided()) => {
+                Work::until(arrivals, now_ns + UNDECIDED_NS)
+            }
             Stage::Receiving => Work::until(arrivals, now_ns + IDLE_NS),
             Stage::Draining { .. } => Work::until(arrivals, now_ns + STOPPING_NS),
             _ => Work::again(1),

@@ -23,7 +23,6 @@ use crate::agents::{AgentParts, Agents, TargetPart, Wakers, Way};
 use crate::beginning::{Beginning, FileBeginning, TargetBeginning};
 use crate::config::{ConfigError, RecorderConfig};
 use crate::counts::Counts;
-use crate::disk_config::disk_config;
 use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::frame_feed::node_part;
 use crate::live::{Live, Observer, RunSummary, Snapshot, State};
@@ -35,6 +34,7 @@ use crate::store_target::SpillParts;
 use crate::target_config::{Place, TargetConfig, suffix};
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
+use crate::write_config::disk_config;
 
 /// How often [`Recorder::begin_between_events`] checks whether the build agent has begun the run.
 const BEGUN_POLL: Duration = Duration::from_millis(5);

@@ -279,10 +279,12 @@ impl<S: FolderStore> RunFiles<S> {
         if self.end != End::No {
             return;
         }
-        if let Some(disk) = self.files.current.as_ref().map(|file| file.id.store)
-            && (self.files.store(disk).sync_due(self.now_ns) || self.ledger.is_end_held())
-        {
-            self.sync();
+        if let Some(file) = &self.files.current {
+            let (disk, is_due) = (file.id.store, self.limits.is_sync_due(file));
+            let is_due = is_due || self.ledger.is_end_held();
+            if is_due || self.files.store(disk).sync_due(self.now_ns) {
+                self.sync();
+            }
         }
         self.ledger.want_frame(self.files.current.is_some());
         self.leave_if_stalled();
@@ -363,7 +365,8 @@ impl<S: FolderStore> RunFiles<S> {
                 file.recorded(&written);
                 self.last.index_min = self.last.index_min.max(file.index);
                 let FrameSummary { info, frame_bytes, .. } = written.summary;
-                file.attached.recorded(&tag, info.kind, self.ledger.has_each_synced());
+                let of_frame = (info.kind, frame_bytes);
+                file.attached.recorded(&tag, of_frame, self.ledger.has_each_synced());
                 self.ledger.written((id, file.index), &tag, &info, frame_bytes);
             }
             JobKind::Checkpoint(summary) => {

@@ -50,8 +50,10 @@ const TOKENS_EVERY_NS: u64 = 500_000_000;
 /// Silence after which a session is closed, and the time that opening a connection may take.
 const SILENCE_NS: u64 = 2_500_000_000;
 const OPENING_NS: u64 = 3_000_000_000;
-/// How often positions are sent, if they have changed.
+/// How often positions are sent, if they have changed; and if more is durable, for which senders
+/// wait whose rings are full.
 pub(crate) const POSITIONS_EVERY_NS: u64 = 10_000_000;
+pub(crate) const DURABLE_EVERY_NS: u64 = 1_000_000;
 /// Connections that belong to no session yet.
 const STRANGERS_MAX: usize = 64;
 
@@ -76,6 +78,8 @@ pub(crate) struct Sessions {
     /// Front-ends that may be admitted before the next look.
     pub(crate) checks_left: u32,
     read_due_ns: u64,
+    /// Which of the published positions were read.
+    read_version: u64,
     window: Window,
     /// How long events still wait for sources of a run that goes on, which have not come yet.
     resume_ns: u64,
@@ -211,7 +215,7 @@ impl Sessions {
         let names = sources.iter().map(|source| source.name.clone());
         let by_name = names.zip(0..).collect();
         let (sessions, connections, closing) = (Vec::new(), Vec::new(), Vec::new());
-        let (looked_ns, read_due_ns, window) = (0, 0, Window::default());
+        let (looked_ns, read_due_ns, read_version, window) = (0, 0, 0, Window::default());
         let positions = &of_run.live.beginning.positions;
         let of_source = |source: &Source| positions.newest(source.number.0, Position::LINK);
         let goes_on = sources.iter().any(|source| of_source(source).is_some());
@@ -229,6 +233,7 @@ impl Sessions {
             looked_ns,
             checks_left: CHECKS_PER_LOOK,
             read_due_ns,
+            read_version,
             window,
             resume_ns,
         }
@@ -493,22 +498,8 @@ impl Sessions {
 impl Sessions {
     /// Answers the senders, and closes the connections that are over. Called once a cycle.
     pub(crate) fn answer(&mut self, ingest: &mut Ingest, egress: &mut (impl Egress + ?Sized)) {
-        let now_ns = ingest.now_ns();
-        if now_ns >= self.read_due_ns {
-            self.read_due_ns = now_ns + POSITIONS_EVERY_NS;
-            let Self { of_run, sessions, sources, .. } = self;
-            of_run.live.link_positions.read(&mut |source, session, durable| {
-                let owner = sources.binary_search_by_key(&source, |one| one.number);
-                if let Some((index, log)) = owner.ok().and_then(|owner| sources[owner].log) {
-                    sessions[index].decided(log, session, durable);
-                }
-            });
-            if of_run.is_standby {
-                sessions.iter_mut().for_each(Session::settle);
-            }
-            self.show_progress(ingest);
-        }
-        if now_ns.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
+        self.read_positions(ingest);
+        if ingest.now_ns().saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
             self.look(ingest);
         }
         let Self { of_run, sessions, .. } = self;

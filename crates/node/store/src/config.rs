@@ -23,6 +23,8 @@ pub struct StoreConfig {
     /// The disk of a stream, in each folder: buffers and the time between syncs. Faults are those
     /// of the first folder.
     pub disk: DiskConfig,
+    /// So many bytes of a file's frames begin a sync, too, unless one is under way.
+    pub sync_bytes: u64,
     /// How long after its sender is gone a stream's files are closed; those of an earlier node, how
     /// long after the start.
     pub close_after_ns: u64,

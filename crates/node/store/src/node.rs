@@ -517,6 +517,7 @@ impl<H: Host> Manager<H> {
             buffer_bytes,
             file_bytes,
             sync_interval_ns,
+            sync_bytes: self.config.sync_bytes,
         });
         Ok((writer, waker, park))
     }

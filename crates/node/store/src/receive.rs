@@ -105,6 +105,13 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Frames below this number are durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.state.durable.load(Relaxed).min(self.taken)
+    }
+}
+
+impl Stream {
     fn new(opened: OpenedStream) -> Self {
         let OpenedStream { state, input, waker, has_ended, is_new, generation, description } =
             opened;

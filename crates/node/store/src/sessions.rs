@@ -113,8 +113,7 @@ struct Said {
 
 impl Said {
     fn of(stream: &Stream) -> Self {
-        let durable = stream.state.durable.load(Relaxed).min(stream.taken);
-        let waits = stream.state.waits();
+        let (durable, waits) = (stream.durable(), stream.state.waits());
         // A file is among these before the frames in it are said to be durable, all of them.
         let files: u64 = stream.state.files.lock().iter().map(|one| u64::from(one.files)).sum();
         let files = files.saturating_add(1);
@@ -530,6 +529,12 @@ impl Sessions {
         is_due: bool,
     ) {
         let Some(session) = self.by_name.get_mut(name) else { return };
+        let durable = match self.streams.get(name) {
+            Some(Slot::Ready(stream)) => stream.durable(),
+            _ => 0,
+        };
+        // Its sender may hold all that it can.
+        let is_due = is_due || durable > session.said.durable;
         let is_asked = session.cookie != 0 || is_due;
         let has_more =
             session.welcome.is_some() || session.description.is_some() || session.ended.is_some();

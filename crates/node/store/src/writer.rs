@@ -49,7 +49,9 @@ pub(crate) struct WriterParts<S> {
     pub(crate) ledger: Ledger,
     pub(crate) buffer_bytes: usize,
     pub(crate) file_bytes: u64,
+    /// When a sync begins: so long after the last one, and after so many bytes.
     pub(crate) sync_interval_ns: u64,
+    pub(crate) sync_bytes: u64,
 }
 
 /// The agent's state.
@@ -69,6 +71,7 @@ pub(crate) struct Writer<S: FolderStore> {
     folders: Vec<Arc<FolderState>>,
     file_bytes: u64,
     sync_interval_ns: u64,
+    sync_bytes: u64,
     synced_ns: u64,
     /// When the last frame was written.
     recorded_ns: u64,
@@ -113,6 +116,8 @@ pub(crate) struct Attached {
     /// The sum of what its frames count.
     frames: Ledger,
     syncing: Option<Syncing>,
+    /// Bytes of recorded frames that no sync covers yet.
+    unsynced_bytes: u64,
     /// When its end was ordered.
     finishing_ns: u64,
 }
@@ -153,6 +158,7 @@ impl<S: FolderStore> Writer<S> {
             watch: DiskWatch::default(),
             file_bytes: parts.file_bytes,
             sync_interval_ns: parts.sync_interval_ns,
+            sync_bytes: parts.sync_bytes,
             synced_ns: 0,
             recorded_ns: 0,
             header: None,
@@ -348,7 +354,8 @@ impl<S: FolderStore> Writer<S> {
         let header =
             FileHeader { file_index: index, file_id, created_ns, target, part, ..*header.clone() };
         let frames = Ledger::new(header.schema.sources.len());
-        let attached = Attached { frames: frames.clone(), syncing: None, finishing_ns: 0 };
+        let attached =
+            Attached { frames: frames.clone(), syncing: None, unsynced_bytes: 0, finishing_ns: 0 };
         let path = self.path(id.store, index);
         let parts = FileParts { id, path: path.clone(), is_listed: true, attached };
         let (file, bytes) = FrameFile::begin(parts, &header, self.now_ns);
@@ -433,6 +440,7 @@ impl<S: FolderStore> Writer<S> {
             JobKind::Frame(written, tag) => {
                 file.recorded(&written);
                 file.attached.frames.add(&tag.ledger);
+                file.attached.unsynced_bytes += written.summary.frame_bytes;
                 self.ledger.add(&tag.ledger);
                 self.state.frames.fetch_add(1, Relaxed);
                 let begun_ns = tag.taken_ns.max(self.recorded_ns);
@@ -503,8 +511,9 @@ impl<S: FolderStore> Writer<S> {
         if self.end != End::No || self.files.current.is_none() {
             return;
         }
-        let is_due = self.now_ns.saturating_sub(self.synced_ns) >= self.sync_interval_ns;
         let Some(file) = &mut self.files.current else { return };
+        let is_due = self.now_ns.saturating_sub(self.synced_ns) >= self.sync_interval_ns
+            || file.attached.unsynced_bytes >= self.sync_bytes;
         if let Some(recorded) = self.marks.not_durable().filter(|_| is_due)
             && file.attached.syncing.is_none()
         {
@@ -514,7 +523,8 @@ impl<S: FolderStore> Writer<S> {
             self.synced_ns = self.now_ns;
             // If too many are under way, the next one covers this one, too.
             if self.files.sync(id) {
-                self.files.file(id).attached.syncing = Some(syncing);
+                let attached = &mut self.files.file(id).attached;
+                (attached.syncing, attached.unsynced_bytes) = (Some(syncing), 0);
                 self.disks.ordered(id, CompletionKind::Sync, self.now_ns);
             }
         }

@@ -121,6 +121,7 @@ mod tests {
                 memory_bytes: 1 << 20,
                 file_bytes: 1 << 30,
                 disk,
+                sync_bytes: u64::MAX,
                 close_after_ns: 0,
             };
             let node = NodeState::new(config.memory_bytes, &config.folders);

@@ -52,6 +52,7 @@ fn store_config(folder: &Path, address: SocketAddr) -> StoreConfig {
         memory_bytes: 32 << 20,
         file_bytes: 2 << 20,
         disk,
+        sync_bytes: u64::MAX,
         close_after_ns: 60_000_000_000,
     }
 }

@@ -6,10 +6,12 @@ pub mod conformance;
 mod files;
 mod ingress;
 mod store;
+mod store_faults;
 
 pub use files::MemoryFiles;
 pub use ingress::{QueueIngress, Queues};
-pub use store::{MemoryBuffer, MemoryStore, StoreFault, StoreFaults, StoreTimes, StoreWatch};
+pub use store::{MemoryBuffer, MemoryStore, StoreWatch};
+pub use store_faults::{StoreFault, StoreFaults, StoreTimes};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -555,6 +555,12 @@ fn mixed_ns(case: &Case) -> u64 {
     delayed_ns + of(Fault::Reorder, network(case).reorder_ns)
 }
 
+/// After how many bytes a sync begins: in some runs.
+pub(crate) fn sync_bytes(case: &Case) -> Option<u64> {
+    let mut chance = case.chance("sync bytes");
+    [None, None, Some(4 << 10), Some(256 << 10)][chance.index(4)]
+}
+
 /// Sizes of queues, batches and chunks: in most runs so small that they fill.
 pub(crate) fn sizes(case: &Case) -> Sizes {
     let mut chance = case.chance("sizes");
@@ -636,6 +642,7 @@ fn config(
     config.encode.bytes = config.sizes.encode_bytes_min;
     config.write.buffer_bytes = 64 << 10;
     config.write.buffer_count = 3 + chance.index(4);
+    config.write.sync_bytes = sync_bytes(case);
     config.write.file_bytes = [512 << 10, 2 << 20, 1 << 30][chance.index(3)];
     config.write.file_time_ns = [None, Some(150 * MS), Some(S)][chance.index(3)];
     // Room for a good number of the longest events: only `small-memory` makes memory short.

@@ -12,8 +12,8 @@ use catchment_frame::{ColumnCoding, Dtype, PayloadType};
 use catchment_frontend::{Frontend, SourceHandle};
 use catchment_model::SourceId;
 use catchment_recorder::{
-    LINK_FRAME_BYTES, LINK_FRAME_TIME_NS, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary,
-    SourceConfig, link_buffer_bytes,
+    LINK_FRAME_TIME_NS, LINK_SYNC_BYTES, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary,
+    SourceConfig, link_buffers, link_frame_bytes,
 };
 use catchment_storage::{Followed, Run};
 use catchment_telemetry::{ThreadTime, cpu_shares};
@@ -286,11 +286,12 @@ impl Pair {
         };
         let sources = names.iter().map(source).collect();
         let mut config = RecorderConfig::new(bench.scratch.clone(), sources);
-        config.frame.bytes = LINK_FRAME_BYTES;
+        config.frame.bytes = link_frame_bytes(names.len());
         config.frame.time_ns = LINK_FRAME_TIME_NS;
         config.frame.codings = RAW.into();
         config.write.sync_interval_ns = LINK_SYNC_NS;
-        config.write.buffer_bytes = link_buffer_bytes(names.len());
+        config.write.sync_bytes = Some(LINK_SYNC_BYTES);
+        (config.write.buffer_bytes, config.write.buffer_count) = link_buffers(names.len());
         config.memory_bytes = MEMORY_BYTES + 3 * ring + names.len() as u64 * SOURCE_BYTES;
         if bench.quick {
             config.frame.time_ns = 50_000_000;

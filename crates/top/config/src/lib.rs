@@ -33,9 +33,9 @@ use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_model::RunId;
 use catchment_recorder::{
-    Accept, ConfigError, FrameConfig, LINK_FRAME_BYTES, LINK_FRAME_TIME_NS, LINK_SYNC_NS,
-    LinkAccess, LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
-    link_buffer_bytes,
+    Accept, ConfigError, FrameConfig, LINK_FRAME_TIME_NS, LINK_SYNC_BYTES, LINK_SYNC_NS,
+    LinkAccess, LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig, link_buffers,
+    link_frame_bytes,
 };
 use catchment_wire::layouts::Layouts;
 use catchment_wire::trains::Trains;
@@ -320,7 +320,7 @@ fn recorder(
     let (mut frame, mut write) = (low.frame.clone(), low.write.clone());
     let front_ends = new.has_front_ends();
     if front_ends && !located.has("frame", "bytes") {
-        frame.bytes = LINK_FRAME_BYTES;
+        frame.bytes = link_frame_bytes(new.sources.len());
     }
     if front_ends && !located.has("frame", "time") {
         frame.time_ns = LINK_FRAME_TIME_NS;
@@ -328,8 +328,15 @@ fn recorder(
     if front_ends && !located.has("write", "sync_interval") {
         write.sync_interval_ns = LINK_SYNC_NS;
     }
+    if front_ends && !located.has("write", "sync_bytes") {
+        write.sync_bytes = Some(LINK_SYNC_BYTES);
+    }
     if front_ends && !located.has("write", "buffer_bytes") {
-        write.buffer_bytes = link_buffer_bytes(new.sources.len());
+        let (bytes, count) = link_buffers(new.sources.len());
+        write.buffer_bytes = bytes;
+        if !located.has("write", "buffer_count") {
+            write.buffer_count = count;
+        }
     }
     let mut build = low.build.clone();
     if !located.has("build", "reorder_events") {

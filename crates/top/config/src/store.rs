@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use catchment_control::Rule;
 use catchment_disk::DiskConfig;
 use catchment_model::units::Time;
-use catchment_recorder::{LINK_SYNC_NS, LinkAccess, RecorderConfig, SystemMemory, TlsRule};
+use catchment_recorder::{
+    ConfigError, LINK_SYNC_BYTES, LINK_SYNC_NS, LinkAccess, RecorderConfig, SystemMemory, TlsRule,
+};
 use catchment_store::StoreConfig;
 
 use crate::listen::{ListenLow, check_reach};
@@ -120,6 +122,8 @@ pub fn check_store(path: &Path, text: &str) -> Result<StoreHigh, ConfigFileError
         let message = "expected no file_time and no cpu: a storage node has neither yet";
         return Err(located.error("write", message));
     }
+    let refused = |error: ConfigError| located.expected(&error.key, &error.expected, &error.got);
+    write.check_sync_bytes().map_err(refused)?;
     let disk = DiskConfig {
         buffer_bytes: write.buffer_bytes,
         buffer_count: write.buffer_count,
@@ -136,12 +140,20 @@ pub fn check_store(path: &Path, text: &str) -> Result<StoreHigh, ConfigFileError
     disk.check().map_err(|error| located.error("write", error.to_string()))?;
     let memory_bytes =
         low.memory.budget.map_or_else(|| SystemMemory::now().default_budget_bytes(), u64::from);
-    let file_bytes = write.file_bytes;
+    let (file_bytes, sync_bytes) = (write.file_bytes, write.sync_bytes.unwrap_or(LINK_SYNC_BYTES));
     let actions = control::actions(&located, &low)?;
     let control = control::control(&located, &low, &actions)?;
     let rules = control::rules(&located, &low, &RecorderConfig::new(PathBuf::new(), Vec::new()))?;
-    let store =
-        StoreConfig { address, access, folders, memory_bytes, file_bytes, disk, close_after_ns };
+    let store = StoreConfig {
+        address,
+        access,
+        folders,
+        memory_bytes,
+        file_bytes,
+        disk,
+        sync_bytes,
+        close_after_ns,
+    };
     Ok(StoreHigh { store, control, rules })
 }
 

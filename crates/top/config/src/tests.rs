@@ -175,6 +175,8 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
         ("write", "file_time", "0 s", "100 ms to 8760 h, got 0 ns"),
         ("write", "sync_interval", "0 s", "1 ms to 1 h, got 0 ns"),
         ("write", "sync_interval", "2 h", "1 ms to 1 h, got 2 h"),
+        ("write", "sync_bytes", "0", "4 KiB to 1 TiB, got 0 B"),
+        ("write", "sync_bytes", "2 TiB", "4 KiB to 1 TiB, got 2.20 TB"),
         ("frame", "duration", "25 h", "1 ms to 24 h, got 25 h"),
         ("build", "timeout", "90 min", "1 us to 1 h, got 90 min"),
         ("receive", "spin", "10 s", "0 ns to 20 ms, got 10 s"),
@@ -333,9 +335,12 @@ fn sources_of_front_ends_share_the_listener() {
     // What they hold is soon durable, unless the file says otherwise.
     let synced = |text: &str| {
         let recorder = check(Path::new("run.toml"), text).unwrap().recorder;
-        (recorder.frame.bytes, recorder.frame.time_ns, recorder.write.sync_interval_ns)
+        let write = recorder.write;
+        assert_eq!(write.sync_bytes, Some(8 << 20));
+        assert_eq!((write.buffer_bytes, write.buffer_count), (1 << 20, 16));
+        (recorder.frame.bytes, recorder.frame.time_ns, write.sync_interval_ns)
     };
-    assert_eq!(synced(&file("", "")), (8 << 20, 250_000_000, 20_000_000));
+    assert_eq!(synced(&file("", "")), (4 << 20, 250_000_000, 20_000_000));
     let own = "[frame]\nbytes = \"32 MiB\"\ntime = \"2 s\"\n[write]\nsync_interval = \"1 s\"\n";
     let own = synced(&format!("{own}{}", file("", "")));
     assert_eq!(own, (32 << 20, 2_000_000_000, 1_000_000_000));

@@ -22,6 +22,7 @@ impl Rig {
             memory_bytes: 1 << 20,
             file_bytes: 1 << 20,
             disk: Default::default(),
+            sync_bytes: u64::MAX,
             close_after_ns: S,
         };
         let configuration = Configuration::of_store(config, Vec::new(), String::new());

@@ -344,6 +344,35 @@ fn positions_alone_are_a_frame_without_rows() {
 }
 
 #[test]
+fn so_many_bytes_begin_a_sync_and_no_two_are_under_way() {
+    const BYTES: u64 = 64 << 10;
+    let mut config = config(1);
+    config.write.sync_interval_ns = 3_600_000 * MS;
+    for (sync_bytes, syncs) in [(None, 0), (Some(BYTES), 1), (Some(4 << 10), 1)] {
+        config.write.sync_bytes = sync_bytes;
+        // A sync may take longer than a frame.
+        let mut rig = Rig::begin_on(&config, 2 * FRAME_MS * MS);
+        rig.attach(0, SESSION, 0);
+        rig.attach(1, SESSION, 0);
+        let mut durable_after = None;
+        for _ in 0..3_000 {
+            let written = rig.live.counts().bytes_written;
+            rig.send(1);
+            if rig.durable[0].1 > 0 {
+                durable_after.get_or_insert(written);
+            }
+        }
+        assert_eq!(rig.disks[0].syncs_max(), syncs, "{sync_bytes:?}");
+        assert_eq!(durable_after.is_some(), sync_bytes.is_some());
+        assert!(durable_after >= sync_bytes, "{durable_after:?} of {sync_bytes:?}");
+        // What came while one was under way waits for the next one.
+        assert!(sync_bytes != Some(4 << 10) || rig.durable[0].1 > 2_000, "{:?}", rig.durable);
+        rig.end();
+        assert_balanced(&rig, 0, Verdict::Balanced);
+    }
+}
+
+#[test]
 fn without_link_sources_nothing_states_positions() {
     let mut config = config(1);
     config.sources.iter_mut().for_each(|source| source.protocol = Arc::new(Hadtu));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_wire::session::Fault;
 
-use super::{Connection, Sessions};
+use super::{Connection, POSITIONS_EVERY_NS, Sessions};
 use crate::ingest::Ingest;
 use crate::link_session::{Ended, Session};
 
@@ -32,8 +32,37 @@ impl Sessions {
         }
     }
 
+    /// Takes over what is durable, when that has changed, and at intervals, for sessions that have
+    /// begun since; and shows how far the logs are.
+    pub(super) fn read_positions(&mut self, ingest: &Ingest) {
+        let now_ns = ingest.now_ns();
+        let Self { of_run, sessions, sources, .. } = self;
+        let (positions, is_due) = (&of_run.live.link_positions, now_ns >= self.read_due_ns);
+        let version = positions.version();
+        if version == self.read_version && !is_due {
+            return;
+        }
+        self.read_version = version;
+        positions.read(&mut |source, session, durable| {
+            let owner = sources.binary_search_by_key(&source, |one| one.number);
+            if let Some((index, log)) = owner.ok().and_then(|owner| sources[owner].log) {
+                sessions[index].decided(log, session, durable);
+            }
+        });
+        if is_due && of_run.is_standby {
+            sessions.iter_mut().for_each(Session::settle);
+        }
+        self.read_due_ns = now_ns + POSITIONS_EVERY_NS;
+        self.show_progress(ingest);
+    }
+
+    /// Whether a sender holds what may be durable soon.
+    pub(crate) fn has_undecided(&self) -> bool {
+        self.sessions.iter().any(Session::has_undecided)
+    }
+
     /// Shows how far the logs of the run's sources are, and how long items take to be durable.
-    pub(super) fn show_progress(&mut self, ingest: &Ingest) {
+    fn show_progress(&mut self, ingest: &Ingest) {
         if self.of_run.is_standby {
             return;
         }

@@ -91,6 +91,7 @@ fn cut_beside_a_part(has_panicked: bool) {
         memory_bytes: 1 << 20,
         file_bytes: 1 << 20,
         disk: DiskConfig::default(),
+        sync_bytes: u64::MAX,
         close_after_ns: 0,
     };
     let mut manager = Manager::new(config, OnThread::new(Clock::start()).unwrap(), state);

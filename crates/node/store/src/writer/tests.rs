@@ -10,6 +10,9 @@ use crate::state::{NodeState, StreamKey};
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 const BUFFER_BYTES: usize = 64 << 10;
+/// Of a frame without columns.
+const FRAME_BYTES: u64 = 4 << 10;
+
 /// All that is begun hangs.
 fn hangs() -> StoreFaults {
     StoreFaults { hangs: 1_000_000, ..StoreFaults::default() }
@@ -114,6 +117,7 @@ pub(crate) fn parts<S>(
         buffer_bytes: BUFFER_BYTES,
         file_bytes: 1 << 30,
         sync_interval_ns: 20 * MS,
+        sync_bytes: u64::MAX,
     };
     (parts, input, state)
 }
@@ -151,6 +155,22 @@ fn header() -> FileHeader {
         epoch: 0,
         superseded: Vec::new(),
         base: None,
+    }
+}
+
+#[test]
+fn so_many_bytes_begin_a_sync_and_no_two_are_under_way() {
+    for (frames, syncs) in [(u64::MAX >> 12, 0), (20, 1), (1, 1)] {
+        let mut rig = Rig::new(1, false);
+        rig.writer.sync_interval_ns = u64::MAX;
+        rig.writer.sync_bytes = frames * FRAME_BYTES;
+        rig.send(19);
+        rig.pass(100);
+        assert_eq!(rig.durable(), if frames == 1 { 19 } else { 0 }, "{frames}");
+        rig.send(1);
+        rig.pass(100);
+        assert_eq!(rig.durable(), 20 * syncs, "{frames}");
+        assert_eq!(rig.disks[0].syncs_max(), syncs);
     }
 }
 

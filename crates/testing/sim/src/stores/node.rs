@@ -90,8 +90,8 @@ impl SimNode {
         let watches = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let (of_store, files, clock) =
             (Arc::clone(&watches), self.files.clone(), self.clock.clone());
-        let NodePlan { buffers, mut times, file_bytes, memory_bytes, close_after_ns, .. } =
-            self.plan.clone();
+        let plan = self.plan.clone();
+        let NodePlan { buffers, mut times, file_bytes, sync_bytes, memory_bytes, .. } = plan;
         if self.is_calm {
             times.faults = StoreFaults::default();
         }
@@ -112,7 +112,8 @@ impl SimNode {
             memory_bytes,
             file_bytes,
             disk: DiskConfig { buffer_bytes: buffers.1, sync_interval_ns, ..DiskConfig::default() },
-            close_after_ns,
+            sync_bytes,
+            close_after_ns: plan.close_after_ns,
         };
         let parts = AssemblyParts {
             ingress: Box::new(QueueIngress::new(&queues, vec![port], PER_POLL)),

@@ -41,6 +41,8 @@ pub(super) struct NodePlan {
     /// Buffers of a stream's disk, and their bytes.
     pub(super) buffers: (usize, usize),
     pub(super) file_bytes: u64,
+    /// After how many bytes a sync begins.
+    pub(super) sync_bytes: u64,
     pub(super) memory_bytes: u64,
     pub(super) close_after_ns: u64,
     /// How many bytes the system takes of a connection before it has sent them.
@@ -188,6 +190,7 @@ fn node_plan(case: &Case, node: usize, stop_ns: u64) -> NodePlan {
         times,
         buffers: (2 + chance.index(4), 64 << 10),
         file_bytes: [128 << 10, 512 << 10, 1 << 30][chance.index(3)],
+        sync_bytes: plan::sync_bytes(case).unwrap_or(u64::MAX),
         memory_bytes: if is_small { 6 << 20 } else { 32 << 20 },
         close_after_ns: [300 * MS, 5 * S, 20 * S][chance.index(3)],
         window_bytes: [2 << 10, 64 << 10, 256 << 10][chance.index(3)],
@@ -302,6 +305,7 @@ fn base(
     config.encode.bytes = config.sizes.encode_bytes_min;
     config.write.buffer_bytes = 64 << 10;
     config.write.buffer_count = 4;
+    config.write.sync_bytes = plan::sync_bytes(&case);
     config.memory_bytes = config.memory_bytes_min()
         + match case.faults.has(Fault::SmallMemory) {
             true => chance.below(2 << 20),

@@ -492,6 +492,7 @@ fn config(case: &Case, times: &Times, detector: &Detector<'_>) -> RecorderConfig
     config.encode.bytes = config.sizes.encode_bytes_min;
     config.write.buffer_bytes = 64 << 10;
     config.write.buffer_count = 3 + chance.index(4);
+    config.write.sync_bytes = plan::sync_bytes(case);
     config.write.file_bytes = [512 << 10, 1 << 30][chance.index(2)];
     let event_bytes: u64 = sources.iter().map(|source| source.payload_bytes_max + 32).sum();
     // A required front-end that fell silent is waited for.
