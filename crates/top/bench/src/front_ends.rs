@@ -310,7 +310,7 @@ impl Fragments {
     /// That of a source in an event; long ones are spread over the events.
     fn of(&self, event: u64, source: u64) -> &[u8] {
         match &self.long {
-            Some(long) if (event + 11 * source) % LONG_EVERY == 0 => long,
+            Some(long) if (event + 11 * source).is_multiple_of(LONG_EVERY) => long,
             _ => &self.short[event as usize % self.short.len()],
         }
     }
