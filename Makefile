@@ -13,7 +13,7 @@ test:
 	@$(XTASK) test $(ARGS)
 
 test-long:
-	@$(XTASK) test-long
+	@$(XTASK) test-long $(ARGS)
 
 check:
 	@$(XTASK) check

@@ -119,7 +119,8 @@ def draw_codecs(results: dict[str, list[dict[str, Any]]], path: Path) -> list[Pa
 def draw_targets(figures: dict[str, Any], path: Path) -> list[Path]:
     """Draw the highest rates beside their limits, and what each shared node took in each run."""
     figure, (rates, nodes) = plt.subplots(1, 2, figsize=(13, 4.5))
-    found = {one["name"]: one["rounds"] for one in figures["found"]}
+    # Where nothing was recorded without loss, there is no rate.
+    found = {one["name"]: one["rounds"] for one in figures["found"] if one["rounds"]}
     speeds = {"until durable": "durable_bytes_per_second", "limit": "limit_bytes_per_second"}
     draw_bars(
         rates,

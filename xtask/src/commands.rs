@@ -11,11 +11,11 @@ use crate::python::Python;
 use crate::repository::Repository;
 use crate::tidy;
 use crate::web::{Web, chromium};
-use crate::{fuzz, sim};
 
 /// Every bench.
-const BENCHES: [&str; 12] = [
+const BENCHES: [&str; 13] = [
     "limits",
+    "builder",
     "hades",
     "alpha",
     "codecs",
@@ -35,38 +35,6 @@ const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
 /// Spinning processes of `test --busy`, and how often it runs the tests.
 const SPINNING: usize = 4;
 const BUSY_ROUNDS: usize = 3;
-
-/// The program's tests of `test-long`.
-const LONG_TESTS: [(&str, &str); 4] = [
-    ("a network that goes down", "network::"),
-    ("a receive thread that is held up", "held_up::"),
-    ("recorders and storage nodes that are killed", "store::killed::"),
-    ("sixteen builders and five storage nodes", "store::shared::"),
-];
-
-/// What `test-long` records for as long as a run, with the options of `soak`.
-const SOAKS: [(&str, &str, &str); 2] = [
-    (
-        "European XFEL's typical run of trains",
-        "bench/trains.toml",
-        "--verify-every 4 -- xfel-trains --to 127.0.0.1:20310 --rate 1.14 --events 2668",
-    ),
-    (
-        "half an hour of a front-end at its highest rate",
-        "bench/links.toml",
-        "--verify-every 10 --minutes 30 -- \
-         midas-dummy --to 127.0.0.1:20330 --rate max --bytes 100000",
-    ),
-];
-
-/// Seeds of the simulator in `test-long`: those that no run had before.
-const SEEDS_LONG: &str = "20000";
-
-/// Seeds of recorders and storage nodes.
-const SEEDS_OF_STORES_LONG: &str = "3000";
-
-/// Seconds of each fuzz target in `test-long`.
-const FUZZ_SECONDS_LONG: &str = "600";
 
 /// Folders that commands make, besides cargo's.
 const MADE: &[&str] = &[
@@ -194,30 +162,6 @@ fn bench_reduced(
     steps.run(&format!("catchment {}", arguments.join(" ")), &needs, &mut bench);
 }
 
-/// Runs what takes longer than the gate allows. What fails keeps nothing else from running.
-pub fn test_long() -> Result<()> {
-    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-    let repository = Repository::open()?;
-    let steps = Steps::in_turn();
-    for (what, tests) in LONG_TESTS {
-        let mut long = repository.cargo();
-        long.args(["test", "--locked", "-p", "catchment-cli", "--test", "all", tests]);
-        steps.run(what, &[], long.args(["--", "--ignored", "--nocapture", "--test-threads=1"]));
-    }
-    let built = steps.run("rust: build the program", &[], &mut build(&repository, "catchment"));
-    for (what, config, options) in SOAKS {
-        let mut soak = std::process::Command::new(repository.program());
-        soak.current_dir(&repository.root).args(["soak", config]).args(options.split(' '));
-        steps.run(what, &[built], &mut soak);
-    }
-    let cut = steps.finish("test-long");
-    let planted = sim::mutants(&[]);
-    let seeds = sim::run(&words(&["--seeds", SEEDS_LONG]));
-    let stores = sim::run(&words(&["--stores", "--seeds", SEEDS_OF_STORES_LONG]));
-    let fuzzed = fuzz::run(&fuzz::Options::parse(&words(&["--seconds", FUZZ_SECONDS_LONG]))?);
-    cut.and(planted).and(seeds).and(stores).and(fuzzed)
-}
-
 /// Tests the page over a recorder with emulated sources.
 pub fn web_real() -> Result<()> {
     let repository = Repository::open()?;
@@ -290,7 +234,7 @@ pub fn clean() -> Result<()> {
 /// Builds a program. Python's module is named, and not built, so that its features of others'
 /// crates are chosen: with others `pip install .` would compile nearly everything once more. So are
 /// both programs, which then share what they have in common.
-fn build(repository: &Repository, program: &str) -> Command {
+pub fn build(repository: &Repository, program: &str) -> Command {
     let mut command = repository.cargo();
     command.args(["build", "--release", "--locked", "--bin", program]);
     ["cli", "session", "python"].iter().for_each(|name| {

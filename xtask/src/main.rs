@@ -7,6 +7,7 @@ mod process;
 mod python;
 mod repository;
 mod sim;
+mod test_long;
 mod tidy;
 mod web;
 
@@ -19,9 +20,10 @@ cargo xtask COMMAND
   build                            build the program, target/release/catchment
   test                             every test: Rust, Python, end to end, reduced benches
   test --busy                      the Rust tests three times, beside four spinning processes
-  test-long                        networks that go down and processes that are killed (as root), a
-                                   thread that is held up, a soak of trains, planted defects,
-                                   20,000 new seeds, 10 min of each fuzz target
+  test-long [NAMES]                networks that go down and processes that are killed (as root), a
+                                   thread that is held up, two soaks, planted defects, 20,000 new
+                                   seeds and 3,000 of each kind, 10 min of each fuzz target; or
+                                   some of these steps. Writes bench/results/test-long.md
   check                            format, lints, tidy, docs, Python's types
   tidy                             the house's rules
   sim [SEED] [ARGS]                seeds of the simulator until stopped, or one; sim --help
@@ -50,7 +52,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("build", []) => commands::program(),
         ("test", []) => commands::test(),
         ("test", [busy]) if busy == "--busy" => commands::test_busy(),
-        ("test-long", []) => commands::test_long(),
+        ("test-long", _) => test_long::run(rest),
         ("check", []) => commands::check(),
         ("tidy", []) => tidy::check(),
         ("fuzz", _) => fuzz::run(&fuzz::Options::parse(rest)?),

@@ -129,7 +129,7 @@ impl Steps {
 }
 
 /// `3 min 07 s`.
-fn minutes(time: &Duration) -> String {
+pub fn minutes(time: &Duration) -> String {
     format!("{} min {:02} s", time.as_secs() / 60, time.as_secs() % 60)
 }
 

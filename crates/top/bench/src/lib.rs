@@ -2,8 +2,9 @@
 //!
 //! Each bench has a file that measures, and where they are long one that makes its tables. They
 //! share `Bench`, `search.rs` (the highest rate without loss), `recording.rs` (one recording of
-//! an emulated detector) and `report.rs`, which prints the tables and writes them as JSON and
-//! Markdown; plots are drawn from that JSON (`python.rs`).
+//! an emulated detector), `front_ends.rs` (one of front-ends in a process of their own) and
+//! `report.rs`, which prints the tables and writes them as JSON and Markdown; plots are drawn from
+//! that JSON (`python.rs`).
 
 mod alpha;
 mod builder;
@@ -15,6 +16,7 @@ mod control_node;
 mod decoders;
 mod discard;
 mod follower;
+mod front_ends;
 mod frozen;
 mod hades;
 mod ligo_cold;
@@ -26,9 +28,12 @@ mod ligo_record;
 mod ligo_recording;
 mod ligo_space;
 mod limits;
+mod loopback;
 mod machine;
+mod matchers;
 mod midas_dummy;
 mod midas_sources;
+mod part;
 mod pauses;
 mod point;
 mod process;
@@ -68,12 +73,17 @@ pub struct Arguments {
     /// Where runs are recorded; they are deleted afterwards
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     scratch: PathBuf,
+    /// What a process beside the bench does, in JSON
+    #[arg(long, hide = true)]
+    part: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Name {
     /// What the machine can do: receive and discard, direct write, memory copy, builder alone
     Limits,
+    /// The builder alone: events by number and by time
+    Builder,
     /// The tests of HADES' event builder, and the highest rates without loss
     Hades,
     /// alpha-72 built by time: what is on disk beside what is received, and written, at most
@@ -137,6 +147,9 @@ impl Bench<'_> {
 /// # Errors
 /// Something could not be measured, or its tables not be written.
 pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    if let Some(part) = &arguments.part {
+        return part::run(part, out).map(|()| Exit::Done);
+    }
     let bar = if out.json {
         indicatif::ProgressBar::hidden()
     } else {
@@ -153,6 +166,7 @@ pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     };
     let result = match arguments.name {
         Name::Limits => limits::run(&mut bench),
+        Name::Builder => matchers::run(&mut bench),
         Name::Hades => hades::run(&mut bench),
         Name::Alpha => alpha::run(&mut bench),
         Name::LigoRead => ligo_read::run(&mut bench),

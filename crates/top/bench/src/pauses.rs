@@ -11,7 +11,7 @@ use catchment_recorder::{Fill, RecorderConfig};
 use serde::Serialize;
 
 use crate::Bench;
-use crate::midas_dummy::{Pair, RING_BYTES, samples};
+use crate::front_ends::{Order, Pair, RING_BYTES};
 use crate::report::{Section, bytes, percent, table};
 
 const RATE: f64 = 700e6;
@@ -119,28 +119,16 @@ fn hold(bench: &mut Bench<'_>, pauses: Pauses) -> anyhow::Result<Paused> {
     };
     std::fs::create_dir_all(&bench.scratch)?;
     let made = std::fs::read_dir(&bench.scratch)?.next().is_none();
-    let pair = Pair::begin(bench, RING_BYTES, change)?;
-    let fragment = samples(FRAGMENT_BYTES, 1);
-    let source = &pair.front_end.sources()[0];
-    let (begin, end) = (Instant::now(), pauses.seconds * shorter);
-    let (mut key, mut longest) = (0, Duration::ZERO);
-    std::thread::scope(|scope| {
+    let order = Order {
+        rate_hz: Some(RATE / FRAGMENT_BYTES as f64),
+        ..Order::plain(FRAGMENT_BYTES, RING_BYTES, pauses.seconds * shorter)
+    };
+    let mut pair = Pair::begin(bench, order, change)?;
+    let begin = Instant::now();
+    let (sent, _) = std::thread::scope(|scope| {
         scope.spawn(|| stall(&control, pauses, shorter, begin));
-        while begin.elapsed().as_secs_f64() < end && !bench.stop.asked() {
-            let due = key as f64 * FRAGMENT_BYTES as f64 / RATE;
-            if begin.elapsed().as_secs_f64() < due {
-                std::thread::sleep(Duration::from_micros(200));
-                continue;
-            }
-            let before = Instant::now();
-            source.send(key, &fragment)?;
-            longest = longest.max(before.elapsed());
-            key += 1;
-        }
-        anyhow::Ok(())
+        pair.sent()
     })?;
-    pair.wait_until_durable(key, begin);
-    let seconds = begin.elapsed().as_secs_f64();
     let summary = pair.end(bench, pauses.name)?;
     if made {
         std::fs::remove_dir(&bench.scratch).ok();
@@ -149,9 +137,9 @@ fn hold(bench: &mut Bench<'_>, pauses: Pauses) -> anyhow::Result<Paused> {
     let of = |figure: fn(&Fill) -> u64| chunks.map_or(0, figure);
     Ok(Paused {
         name: pauses.name,
-        bytes_sent: key * FRAGMENT_BYTES as u64,
-        seconds,
-        longest_send_ms: longest.as_secs_f64() * 1e3,
+        bytes_sent: sent.bytes,
+        seconds: sent.seconds,
+        longest_send_ms: sent.longest_send_ms,
         budget_bytes: memory_bytes,
         chunks_bytes: of(|fill| fill.capacity).max(1),
         chunks_full_bytes: of(|fill| fill.highest),

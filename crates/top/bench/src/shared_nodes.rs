@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::control_node::own_seconds;
-use crate::midas_dummy::process_seconds;
+use crate::front_ends::process_seconds;
 use crate::report::{Section, bytes, met, percent, table};
 use crate::search::median;
 use crate::store_node::Node;

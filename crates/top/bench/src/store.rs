@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::control_node::own_seconds;
-use crate::midas_dummy::Limits;
+use crate::loopback::Limits;
 use crate::report::{Report, Section, bytes, met, percent, table};
 use crate::search::{median, middle};
 use crate::store_node::{Counts, Node, Phase};
@@ -269,7 +269,7 @@ fn stored_table(bench: &Bench<'_>, figures: &Figures, left_out: &[String]) -> Se
             bench.repeats()
         ))
         .note(
-            "TCP (one thread to another, 256 KiB writes) and direct write (4 MiB, preallocated) \
+            "TCP (one process to another, 256 KiB writes) and direct write (4 MiB, preallocated) \
              alone, and both at once with nothing between them: the means of right before and \
              right behind each recording. Share: of the smaller one alone.",
         )

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::Bench;
 use crate::control_node::own_seconds;
-use crate::midas_dummy::BLOCK_BYTES;
+use crate::loopback::BLOCK_BYTES;
 
 /// A way from a connection to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
