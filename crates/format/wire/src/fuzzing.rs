@@ -6,7 +6,7 @@ use crate::event_link::{self, Data};
 use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
 };
-use crate::layouts::{Description, example_layouts, example_variants};
+use crate::layouts::{Description, example_counted, example_layouts, example_variants};
 use crate::link;
 use crate::session::{self, Bounds, CONTROL, Control, Fault, HEADER_BYTES, Message, Preamble};
 use crate::storage_link;
@@ -141,7 +141,7 @@ pub fn train_layouts() -> [Trains; 2] {
 /// # Panics
 /// A defect of the decoder.
 pub fn fuzz_layout(data: &[u8]) {
-    for layouts in example_layouts() {
+    for layouts in example_layouts().into_iter().chain([example_counted()]) {
         fuzz_described(&layouts, &layouts.describe(data), data);
     }
     let variants = example_variants();

@@ -33,7 +33,7 @@ pub use encode::{EncodeError, RecordValues, Values};
 
 pub use examples::alpha_72;
 #[doc(hidden)]
-pub use examples::{example_layouts, example_variants};
+pub use examples::{example_counted, example_layouts, example_variants};
 pub use variants::{VARIANTS_MAX, Variants};
 
 use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason, Transport};

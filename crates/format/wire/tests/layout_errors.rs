@@ -73,6 +73,15 @@ fn kinds_of_records_that_can_never_be_chosen_are_refused() {
     assert_eq!(many, "record: expected at most 8 records, got 9");
     let skipped = refused(0, |layout| layout.records[0].skip = true);
     assert_eq!(skipped, "record: expected a record that is not skipped, got none");
+    for (index, of_record) in [(0, false), (1, true), (3, false)] {
+        let got = refused(index, |layout| match of_record {
+            true => layout.records[0].skip_rest = true,
+            false => layout.packet.skip_rest = true,
+        });
+        let block = if of_record { "record[0]" } else { "packet" };
+        let expected = "expected it in a packet with records and count, got it";
+        assert_eq!(got, format!("{block}.skip_rest: {expected} elsewhere"));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use catchment_fixtures::{Random, corpus};
 use catchment_wire::hadtu::{ByteOrder, Hadtu, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
 use catchment_wire::layouts::{
     Block, Field, FieldKind, Layout, Layouts, Order, RecordValues, Recorded, Role, Values,
-    alpha_72, example_layouts, example_variants,
+    alpha_72, example_counted, example_layouts, example_variants,
 };
 use catchment_wire::{Decoded, Part, PartFlags, Protocol, fuzz_layout};
 use proptest::prelude::*;
@@ -83,6 +83,31 @@ fn a_layout_is_simple_or_says_why_it_is_not() {
     assert_eq!(example_layouts().map(|one| one.layout().has_keys()), [true, true, false, false]);
     assert_eq!(example_layouts().map(|one| one.id_bits()), [31, 8, 8, 8]);
     assert_eq!(example_layouts()[3].fragment_bytes_max(), 8_928);
+}
+
+#[test]
+fn what_is_behind_the_counted_records_is_skipped_and_fewer_records_are_refused() {
+    let layouts = example_counted();
+    assert_eq!(layouts.general(), Some("what follows the records is skipped"));
+    let packet = |count: u16, records: u32, rest: usize| {
+        let mut packet = [&[0, 0, 0, 9][..], &count.to_be_bytes(), &[0x7d, 0x01]].concat();
+        (0..records).for_each(|key| packet.extend([key.to_be_bytes(), [3, 0, 0, 0]].concat()));
+        packet.resize(packet.len() + rest, 0xee);
+        packet
+    };
+    for (count, rest) in [(0, 0), (0, 20), (1, 0), (2, 1), (2, 8), (100, 1_000)] {
+        let bytes = packet(count, count.into(), rest);
+        let (decoded, parts) = decode(&layouts, &bytes).unwrap();
+        let keys = parts.iter().map(|part| (part.number, part.id, part.bytes));
+        assert!(keys.eq((0..count.into()).map(|key| (key, 3, 8))), "{count}, {rest}");
+        assert_eq!(decoded.skipped, u64::from(rest > 0));
+        let described = layouts.describe(&bytes);
+        assert_eq!((described.left_over, described.refused), (0, None));
+        let line = described.lines.last().filter(|_| rest > 0);
+        assert_eq!(line, (rest > 0).then(|| format!("rest: {rest} bytes, skipped")).as_ref());
+    }
+    assert_eq!(decode(&layouts, &packet(3, 2, 0)).unwrap_err(), "count");
+    assert_eq!(decode(&layouts, &packet(3, 2, 5)).unwrap_err(), "left_over");
 }
 
 #[test]

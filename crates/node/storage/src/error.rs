@@ -63,10 +63,12 @@ pub enum StorageError {
         path: PathBuf,
     },
     /// A folder with no readable `.catch` file.
-    #[error("{}: no .catch file with a header in this folder", path.display())]
+    #[error("{}: no .catch file with a header in this folder{elsewhere}", path.display())]
     NoFiles {
         /// The folder.
         path: PathBuf,
+        /// Where its list says that the run's frames are, as the end of a sentence; or nothing.
+        elsewhere: String,
     },
     /// A folder with files of two runs.
     #[error("{} is of run {got}, but {} is of run {expected}", path.display(), first.display())]

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::error::StorageError;
 use crate::parallel;
 use crate::superseded;
+use crate::whole;
 
 /// Extension of frame files.
 pub const EXTENSION: &str = "catch";
@@ -271,7 +272,10 @@ pub(crate) fn files(
             }
             _ => None,
         });
-        return Err(unreadable.unwrap_or_else(|| StorageError::NoFiles { path: path.to_owned() }));
+        return Err(unreadable.unwrap_or_else(|| {
+            let elsewhere = whole::elsewhere(path);
+            StorageError::NoFiles { path: path.to_owned(), elsewhere }
+        }));
     }
     let missing = put_in_order(&mut files)?;
     problems.extend(missing);

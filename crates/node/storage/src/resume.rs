@@ -200,7 +200,7 @@ impl Interrupted {
             places[one.place] = Ok(Place::elsewhere(one.clone()));
         }
         let mut found = Self { name, given, elsewhere, below: u64::MAX, places };
-        let none = || StorageError::NoFiles { path: folder.clone() };
+        let none = || StorageError::NoFiles { path: folder.clone(), elsewhere: String::new() };
         let first = found.required().flat_map(|place| &place.files).next().ok_or_else(none)?;
         if first.reader.header().numbering == Numbering::File {
             return Err(none());

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use catchment_disk::{ReadFile, append_lines};
 use catchment_frame::{
     BLOCK_BYTES, FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileHeader, FileList, FileListError,
-    FileListLine, Reopened, RunLocation,
+    FileListLine, LocationKind, Reopened, RunLocation,
 };
-use catchment_model::RunId;
+use catchment_model::{RunId, printable};
 use serde::Serialize;
 
 use crate::error::StorageError;
@@ -326,4 +326,25 @@ pub fn run_locations(folder: &Path, run: RunId) -> Vec<RunLocation> {
     list_of(folder, run).ok().flatten().map(|list| list.locations).unwrap_or_default()
 }
 
+/// Where the list of a folder says that the run's frames are, if that is not there, as the end of
+/// an error.
+pub(crate) fn elsewhere(folder: &Path) -> String {
+    let list = read_list(folder).ok().flatten().and_then(|text| FileList::decode(&text).ok());
+    let place = |one: RunLocation| {
+        let path = Path::new(&one.address).join(&one.name);
+        match one.kind {
+            LocationKind::Node => Some(format!("{} of storage node {}", one.name, one.address)),
+            _ if path.canonicalize().ok() == folder.canonicalize().ok() => None,
+            _ => Some(path.display().to_string()),
+        }
+    };
+    let locations = list.into_iter().flat_map(|list| list.locations);
+    let places: Vec<String> = locations.filter_map(place).take(PLACES_NAMED_MAX).collect();
+    match places.is_empty() {
+        true => String::new(),
+        false => format!("; its list names {}", printable(&places.join(", "))),
+    }
+}
+
+const PLACES_NAMED_MAX: usize = 16;
 const MISSING_NAMED_MAX: usize = 1_000;

@@ -228,7 +228,7 @@ fn folders_that_are_not_of_one_run_are_refused() {
     let empty = tempfile::tempdir().expect("a folder");
     for paths in [[made.path(), empty.path()], [empty.path(), made.path()]] {
         let error = refusal(&paths);
-        assert!(matches!(&error, StorageError::NoFiles { path } if path == empty.path()));
+        assert!(matches!(&error, StorageError::NoFiles { path, .. } if path == empty.path()));
     }
     let none = empty.path().join("none");
     let error = refusal(&[made.path(), &none]);

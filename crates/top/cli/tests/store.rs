@@ -262,6 +262,12 @@ fn a_run_stands_at_a_storage_node_as_in_a_folder() {
     let text = stdout(folder.path(), &["catalog", "show", "1"], 0);
     assert!(text.contains(&format!("node: storage node {node}, {name}, ")), "{text}");
     assert!(text.contains(&format!("{name}-00000.catch: frames 0 to ")), "{text}");
+    // Who opens the folder when its files are gone is told where the others are.
+    let path = here.path().to_owned();
+    here.files().for_each(|file| std::fs::remove_file(file.path).unwrap());
+    let error = Run::open(&path).unwrap_err().to_string();
+    let expected = format!("in this folder; its list names {name} of storage node {node}");
+    assert!(error.ends_with(&expected), "{error}");
 }
 
 #[test]

@@ -62,6 +62,8 @@ struct PacketLow {
     #[serde(default)]
     skip: bool,
     #[serde(default)]
+    skip_rest: bool,
+    #[serde(default)]
     fields: Vec<FieldLow>,
 }
 
@@ -180,7 +182,7 @@ fn layout(located: &Located<'_>, path: &str, low: &LayoutLow) -> Result<Layout, 
         let paths = (0..low.len()).map(|index| format!("{path}.fields[{index}]"));
         paths.zip(low).map(|(path, low)| field(located, &path, low)).collect()
     };
-    let PacketLow { head, tail, align, bytes, bytes_max, skip, .. } = low.packet;
+    let PacketLow { head, tail, align, bytes, bytes_max, skip, skip_rest, .. } = low.packet;
     let block = Block {
         head,
         tail,
@@ -188,6 +190,7 @@ fn layout(located: &Located<'_>, path: &str, low: &LayoutLow) -> Result<Layout, 
         bytes: bytes.map(u64::from),
         bytes_max: bytes_max.map(u64::from),
         skip,
+        skip_rest,
         fields: fields(format!("{path}.packet"), &low.packet.fields)?,
         ..Block::default()
     };
@@ -203,6 +206,7 @@ fn layout(located: &Located<'_>, path: &str, low: &LayoutLow) -> Result<Layout, 
             bytes_max: bytes_max.map(u64::from),
             skip,
             fields: fields(format!("{path}.record[{index}]"), &low.fields)?,
+            ..Block::default()
         });
     }
     let recorded = match low.fragment {

@@ -194,7 +194,7 @@ impl BlockCheck<'_> {
     }
 
     fn sizes(&self) -> Result<(), LayoutError> {
-        let Block { head, tail, align, bytes, bytes_max, skip, fields, .. } = self.block;
+        let Block { head, tail, align, bytes, bytes_max, skip, skip_rest, fields, .. } = self.block;
         let key = |name| format!("{}.{name}", self.path);
         for (name, got) in [("head", *head), ("tail", *tail)] {
             if got > HEAD_BYTES_MAX {
@@ -223,6 +223,11 @@ impl BlockCheck<'_> {
         if *skip && !self.is_record && !self.layout.records.is_empty() {
             let got = "it in a packet with records";
             return expected(&key("skip"), "it in a record, or a packet without records", got);
+        }
+        let is_counted = !self.layout.records.is_empty() && self.block.has("count");
+        if *skip_rest && (self.is_record || !is_counted) {
+            let wanted = "it in a packet with records and count";
+            return expected(&key("skip_rest"), wanted, "it elsewhere");
         }
         if fields.len() > FIELDS_MAX {
             return expected(&key("fields"), format!("at most {FIELDS_MAX} fields"), fields.len());

@@ -68,6 +68,8 @@ pub struct Block {
     pub bytes_max: Option<u64>,
     /// Whether such a record, or such a packet without records, is no fragment.
     pub skip: bool,
+    /// Of a packet: whether what stands behind its counted records is passed over.
+    pub skip_rest: bool,
     /// Its fields.
     pub fields: Vec<Field>,
 }
@@ -82,6 +84,7 @@ impl Default for Block {
             bytes: None,
             bytes_max: None,
             skip: false,
+            skip_rest: false,
             fields: Vec::new(),
         }
     }

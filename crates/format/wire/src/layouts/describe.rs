@@ -63,10 +63,11 @@ impl Layouts {
         let mut watch = Lines { layouts: self, lines: Vec::new(), checked: 0 };
         let mut parts = Vec::new();
         let refused = self.compiled.walk(bytes, &mut parts, &mut watch).err();
-        let left_over = match refused {
-            None => 0,
-            Some(_) => bytes.len().saturating_sub(watch.checked),
-        };
+        let rest = bytes.len().saturating_sub(watch.checked);
+        let left_over = if refused.is_some() { rest } else { 0 };
+        if refused.is_none() && rest > 0 && self.layout.packet.skip_rest {
+            watch.lines.push(format!("rest: {rest} bytes, skipped"));
+        }
         let fragments = if refused.is_none() { parts.len() } else { 0 };
         let reason = |fault: &Fault| REASONS[fault.kind as usize].name;
         let refused = refused.map(|fault| (reason(&fault), self.sentence(&fault, bytes)));

@@ -18,6 +18,35 @@ pub fn alpha_72() -> Layouts {
     Layouts::new(alpha()).expect("it is right")
 }
 
+/// Hits that the packet counts, and something else behind them.
+///
+/// # Panics
+/// Never: the layout is right.
+#[doc(hidden)]
+pub fn example_counted() -> Layouts {
+    let packet = Block {
+        head: 8,
+        skip_rest: true,
+        fields: vec![
+            is(0, 4, Role::Sequence),
+            is(4, 2, Role::Count),
+            constant(6, 2, FieldKind::Equals(0x7d01)),
+        ],
+        ..Block::default()
+    };
+    let fields = vec![is(0, 4, Role::Key), is(4, 1, Role::Source)];
+    let record = Block { head: 8, bytes: Some(8), fields, ..Block::default() };
+    let layout = Layout {
+        name: "hits".into(),
+        is_stream: false,
+        order: Order::Big,
+        packet,
+        records: vec![record],
+        recorded: Recorded::Whole,
+    };
+    Layouts::new(layout).expect("it is right")
+}
+
 /// A source with two layouts: a digitizer's events, and its settings.
 ///
 /// # Panics

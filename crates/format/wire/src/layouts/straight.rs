@@ -177,6 +177,7 @@ impl Straight {
                 return Err("there is choose");
             }
             () if packet.skip => return Err("packets are no fragments"),
+            () if packet.skip_rest => return Err("what follows the records is skipped"),
             () if blocks.clone().any(|block| block.ticks_end != u64::MAX) => {
                 return Err("there are seconds");
             }

@@ -156,7 +156,9 @@ impl Compiled {
         let count = match self.from_end {
             true => self.backward(bytes, extent.body_end, common, parts, observer)?,
             false => {
-                self.forward(bytes, extent.body_end, common, parts, observer, &mut accepted)?
+                let most = if packet.skip_rest { value(slot::COUNT) } else { u64::MAX };
+                let body = (extent.body_end, most);
+                self.forward(bytes, body, common, parts, observer, &mut accepted)?
             }
         };
         let has_count = loads.slots[slot::COUNT].is_present();
@@ -197,11 +199,12 @@ impl Compiled {
         }
     }
 
-    /// Records from the packet's head on. Returns how many.
+    /// Records from the packet's head on to the body's end, or so many. Returns how many. What is
+    /// behind them is one record to skip.
     fn forward(
         &self,
         bytes: &[u8],
-        end: usize,
+        (end, most): (usize, u64),
         common: Common,
         parts: &mut Vec<Part>,
         observer: &mut impl Observer,
@@ -209,7 +212,7 @@ impl Compiled {
     ) -> Result<u64, Fault> {
         let bytes = &bytes[..end];
         let (mut offset, mut count) = (self.packet.head, 0);
-        while offset < end {
+        while offset < end && count < most {
             let rest = &bytes[offset..];
             let kind = self.kind(rest, offset)?;
             let record = &self.records[kind];
@@ -233,6 +236,7 @@ impl Compiled {
             offset += extent.next;
             count += 1;
         }
+        accepted.skipped += u64::from(offset < end);
         Ok(count)
     }
 

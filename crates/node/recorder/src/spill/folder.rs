@@ -164,7 +164,8 @@ impl ToFolder {
         let found = Interrupted::find(&[place])?;
         let header = found.header();
         if (header.run, header.stream, header.variant) != (*run, *stream, *variant) {
-            return Err(StorageError::NoFiles { path: self.folder.clone() });
+            let (path, elsewhere) = (self.folder.clone(), String::new());
+            return Err(StorageError::NoFiles { path, elsewhere });
         }
         found.take()
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use catchment_wire::layouts::{Layouts, example_layouts, example_variants};
+use catchment_wire::layouts::{Layouts, example_counted, example_layouts, example_variants};
 use catchment_wire::{PartFlags, Protocol};
 
 use crate::{ConfigFileError, High, check};
@@ -199,7 +199,8 @@ fn the_examples_of_the_specification_are_read_as_it_says() {
     };
     let examples: Vec<&str> = examples.split("\n### ").skip(1).collect();
     let expected = example_layouts().map(|one| vec![one]).into_iter();
-    let expected: Vec<_> = expected.chain([example_variants().declared().to_vec()]).collect();
+    let more = [example_variants().declared().to_vec(), vec![example_counted()]];
+    let expected: Vec<_> = expected.chain(more).collect();
     assert_eq!(examples.len(), expected.len());
     for (example, expected) in examples.into_iter().zip(expected) {
         let names: Vec<&str> = expected.iter().map(|one| one.layout().name.as_str()).collect();
