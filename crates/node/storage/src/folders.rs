@@ -313,9 +313,9 @@ pub(crate) fn are_by_number(files: &[RunFile]) -> bool {
     are_several(files) || are_parts(files)
 }
 
-/// Verifies the copies of frames, which are together, where a damaged one must be expected: in files
-/// that were not closed by their writers, and of frames that one place has twice. The last ones
-/// first, which a power cut takes first. Adds the damaged ones of which another one is whole.
+/// Verifies the copies of frames, which are together, where a damaged one must be expected: in
+/// files that were not closed by their writers, and of frames that one place has twice. The last
+/// ones first, which a power cut takes first. Adds the damaged ones of which another one is whole.
 fn check_copies<K: PartialEq>(
     files: &mut [RunFile],
     all: &[(K, Location)],

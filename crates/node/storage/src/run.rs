@@ -138,10 +138,10 @@ impl Run {
     }
 
     /// Opens several folders of one run as one: those of its targets, or copies. What is said here
-    /// of a folder holds of all those of a target that has several, together. Each frame is
-    /// there once, read from the first folder, in the given order, whose index has it; where a power
-    /// cut may have taken a part of it, since its writer did not close the file or its target has
-    /// the frame twice, from the first that has it whole. If a column of another frame is damaged,
+    /// of a folder holds of all those of a target that has several, together. Each frame is there
+    /// once, read from the first folder, in the given order, whose index has it; where a power cut
+    /// may have taken a part of it, since its writer did not close the file or its target has the
+    /// frame twice, from the first that has it whole. If a column of another frame is damaged,
     /// reading it is an error that names the file: another folder's is read if that folder is given
     /// first.
     ///

@@ -383,8 +383,8 @@ fn missing_frames(run: &Run) -> Option<String> {
 ///
 /// Several folders, those of a run's targets or copies of them, are read as one run: each frame is
 /// there once, from the first folder of the list that has it, or has it whole if a power cut may
-/// have taken a part of it. Any other damaged column raises FileError, which names the file: another
-/// folder's is read if that folder stands first. `follow` takes one folder.
+/// have taken a part of it. Any other damaged column raises FileError, which names the file:
+/// another folder's is read if that folder stands first. `follow` takes one folder.
 ///
 /// Works on files that are being recorded and on those of a recorder that was killed; `status` says
 /// so. `cache_bytes` bounds the decoded columns that are cached.
