@@ -41,7 +41,9 @@ fn no_socket_starves_where_the_sink_has_room_for_one_piece_at_a_time() {
     let targets = [0, 1, 2].map(|index| receiver.local_addr(index));
     let mut sender = UdpSender::connect(&targets).unwrap();
     let datagram = [Datagram { offset: 0, bytes: BYTES as u32 }];
-    let send = || (0..SOCKETS).for_each(|to| drop(sender.send(to, &[0; BYTES], &datagram)));
+    let send = || {
+        (0..SOCKETS).for_each(|to| assert_eq!(sender.send(to, &[0; BYTES], &datagram).unsent, 0));
+    };
     let taken = taken(&mut receiver, 0, send);
     assert!(taken.iter().all(|&count| count >= 100), "{taken:?}");
 }

@@ -144,17 +144,32 @@ pub struct QueueIngress {
     queues: Queues,
     ports: Vec<usize>,
     per_poll_max: usize,
-    /// The connection and the port at which the next poll begins: one that was paused, or else the
-    /// first one. If it began with the first ones, these would take all room.
-    first_connection: usize,
-    first_port: usize,
+    first_connection: Turn,
+    first_port: Turn,
+}
+
+/// At which connection or port the next poll begins, and how much of it the poll before delivered:
+/// the rest of its turn is that of one that was paused. Otherwise it would take all room that there
+/// is, or the first ones would.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    index: usize,
+    taken: usize,
+}
+
+impl Turn {
+    /// How much of one was delivered before.
+    fn taken_of(self, index: usize) -> usize {
+        if index == self.index { self.taken } else { 0 }
+    }
 }
 
 impl QueueIngress {
     /// An ingress of these ports. One poll delivers at most that many datagrams of each port, and
     /// messages of each connection.
     pub fn new(queues: &Queues, ports: Vec<usize>, per_poll_max: usize) -> Self {
-        Self { queues: queues.clone(), ports, per_poll_max, first_connection: 0, first_port: 0 }
+        let [first_connection, first_port] = Default::default();
+        Self { queues: queues.clone(), ports, per_poll_max, first_connection, first_port }
     }
 
     /// Hands out what datagrams there are; false where the caller has no room for more.
@@ -165,14 +180,14 @@ impl QueueIngress {
         sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
     ) -> bool {
         let first = std::mem::take(&mut self.first_port);
-        for endpoint in (first..self.ports.len()).chain(0..first) {
+        for endpoint in (first.index..self.ports.len()).chain(0..first.index) {
             let datagrams = &mut state.ports[self.ports[endpoint]].datagrams;
-            for _ in 0..self.per_poll_max {
+            for taken in first.taken_of(endpoint)..self.per_poll_max {
                 let Some((sender, bytes)) = datagrams.pop_front() else { break };
                 let piece = Piece::Datagrams(Datagrams::one(&bytes));
                 if sink(Arrival { endpoint, sender, piece }) == Flow::Paused {
                     datagrams.push_front((sender, bytes));
-                    self.first_port = endpoint;
+                    self.first_port = Turn { index: endpoint, taken };
                     return false;
                 }
                 received.arrivals += 1;
@@ -183,34 +198,34 @@ impl QueueIngress {
         true
     }
 
-    /// Hands out what there is of a connection; false where the caller has no room for more.
+    /// Hands out what there is of a connection. Returns what it has had of its turn where the
+    /// caller has no room for more.
     fn poll_connection(
         &self,
         state: &mut State,
-        index: usize,
+        Turn { index, mut taken }: Turn,
         received: &mut Received,
         sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
-    ) -> bool {
+    ) -> Option<Turn> {
         let free = self.free_endpoint(state);
         let connection = &mut state.connections[index];
         let Some(port) = self.ports.iter().position(|&port| port == connection.port) else {
-            return true;
+            return None;
         };
         let endpoint = connection.endpoint.unwrap_or(free);
         if connection.endpoint.is_none() {
             match sink(arrival(endpoint, Piece::Opened { port, listener: 0 })) {
-                Flow::Paused => return false,
+                Flow::Paused => return Some(Turn { index, taken }),
                 Flow::Refused => connection.refuse(),
                 _ => {}
             }
             connection.endpoint = Some(endpoint);
             received.arrivals += 1;
         }
-        let mut taken = 0;
         while !connection.bytes.is_empty() && !connection.is_short {
             if taken == self.per_poll_max {
                 received.more = true;
-                return true;
+                return None;
             }
             taken += 1;
             let mut reader = Reader { bytes: &connection.bytes, read: 0 };
@@ -235,9 +250,9 @@ impl QueueIngress {
                 }
                 Flow::Held => {
                     received.held = true;
-                    return true;
+                    return None;
                 }
-                Flow::Paused => return false,
+                Flow::Paused => return Some(Turn { index, taken: taken - 1 }),
                 Flow::Refused => {
                     connection.refuse();
                     break;
@@ -253,12 +268,12 @@ impl QueueIngress {
         } else if connection.has_ended {
             let left = &connection.bytes;
             if sink(arrival(endpoint, Piece::Closed { left })) == Flow::Paused {
-                return false;
+                return Some(Turn { index, taken });
             }
             connection.is_closed = true;
             received.arrivals += 1;
         }
-        true
+        None
     }
 
     /// The lowest number that no open connection of these ports has.
@@ -328,11 +343,12 @@ impl Ingress for QueueIngress {
         let queues = self.queues.clone();
         let mut state = queues.0.lock();
         let first = std::mem::take(&mut self.first_connection);
-        for index in (first..state.connections.len()).chain(0..first) {
+        for index in (first.index..state.connections.len()).chain(0..first.index) {
+            let turn = Turn { index, taken: first.taken_of(index) };
             if !state.connections[index].is_closed
-                && !self.poll_connection(&mut state, index, &mut received, sink)
+                && let Some(turn) = self.poll_connection(&mut state, turn, &mut received, sink)
             {
-                (self.first_connection, received.paused) = (index, true);
+                (self.first_connection, received.paused) = (turn, true);
                 return received;
             }
         }
@@ -367,32 +383,5 @@ impl Ingress for QueueIngress {
                 dropped => f(endpoint, dropped),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_it_paused_the_next_poll_begins() {
-        let queues = Queues::default();
-        let ports: Vec<usize> = (0..3).map(|_| queues.add(8)).collect();
-        let mut ingress = QueueIngress::new(&queues, ports.clone(), 2);
-        let mut taken = [0; 3];
-        for _ in 0..6 {
-            ports.iter().for_each(|&port| while queues.send(port, vec![0]) {});
-            // There is room for two in each poll.
-            let mut room = 2;
-            let received = ingress.poll(&mut |arrival| {
-                if room == 0 {
-                    return Flow::Paused;
-                }
-                (taken[arrival.endpoint], room) = (taken[arrival.endpoint] + 1, room - 1);
-                Flow::Taken
-            });
-            assert!(received.paused);
-        }
-        assert_eq!(taken, [4; 3]);
     }
 }
