@@ -17,7 +17,8 @@
  *
  * With CATCHMENT_NO_THREADS defined there is no service thread, and the one thread of the program
  * calls catchment_poll at least each 200 ms. The protocol is docs/spec/session.md and
- * event-link.md.
+ * event-link.md. A recorder for the tests of a front-end is tests/recorder.py, which `make install`
+ * installs (docs/guide/frontend.md).
  */
 #ifndef CATCHMENT_H
 #define CATCHMENT_H

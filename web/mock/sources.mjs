@@ -1,7 +1,7 @@
 // The mock's sources: HADES' 60 small, 20 medium and 10 large ones, or as many as are asked for.
 // Their rates wobble a little, by a generator with a fixed seed, as real ones do.
 
-/** @import {Counts, Offsets, Sample, SourceState, SourceStatus} from "../src/api.ts" */
+/** @import {Counts, LinkState, Offsets, Sample, SampleAnswer, SourceState, SourceStatus} from "../src/api.ts" */
 
 /** @param {number} seed */
 export function generator(seed) {
@@ -50,8 +50,7 @@ export class Sources {
           parked_fragments: 0,
           offsets: group.name === "large" ? offsets(this.all.length) : null,
           link: {
-            waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0, abandoned: {}, made: 0, taken: 0, durable: 0,
-            release: null, until_durable_ms_median: null, until_durable_ms_p99: null,
+            waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0, abandoned: {}, ...delivery(group.name),
           },
           last_packet_seconds: null,
           ledger: {},
@@ -141,9 +140,33 @@ export class Sources {
       name, event, time: new Date().toISOString(), bytes: hex, total_bytes: total,
       array: source.group === "large" ? { dtype: "uint16", shape: [256], values } : null,
       histogram: { what: "payload_bytes", edges, counts },
+      answers: answers(event, source),
       channel: null,
     };
   }
+}
+
+/**
+ * The large sources are of front-ends that keep data until these are taken.
+ * @param {string} group @returns {Pick<LinkState, "made" | "taken" | "durable" | "release" | "until_durable_ms_median" | "until_durable_ms_p99">}
+ */
+function delivery(group) {
+  return group !== "large"
+    ? { made: 0, taken: 0, durable: 0, release: null, until_durable_ms_median: null, until_durable_ms_p99: null }
+    : { made: 4_000, taken: 3_990, durable: 3_000, release: "taken", until_durable_ms_median: 120, until_durable_ms_p99: 260 };
+}
+
+/**
+ * A medium source is expected in every second event. What has loss lacks one of eight.
+ * @param {number} event @param {SourceState} source @returns {SampleAnswer[]}
+ */
+function answers(event, source) {
+  return Array.from({ length: 16 }, (_, index) => {
+    const of = Math.max(0, event - 15) + index;
+    const lacks = source.status === "loss" && of % 8 === 0;
+    const is_expected = source.group !== "medium" || of % 2 === 0;
+    return { event: of, answer: !is_expected ? "not_expected" : lacks ? "absent" : "there" };
+  });
 }
 
 /** A board some nanoseconds behind the earliest one. @param {number} index @returns {Offsets} */

@@ -279,6 +279,9 @@ export interface Offsets {
   beyond: BeyondBin[];
 }
 
+/** Whether a source is in an event; absent: it was expected. */
+export interface SampleAnswer { event: number; answer: "there" | "absent" | "not_expected" }
+
 export interface Sample {
   name: string;
   event: number | null;
@@ -291,6 +294,8 @@ export interface Sample {
     edges: number[];
     counts: number[];
   } | null;
+  /** Of the last frame's last events, in order; empty for channels. */
+  answers: SampleAnswer[];
   /** Which of a link's channels; null for sources of events. */
   channel: {
     name: string;

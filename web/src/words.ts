@@ -1,6 +1,7 @@
 // Plain words for the names that the API uses.
 import type {
-  Alarm, Counts, DeviceState, Level, LinkState, Offsets, Run, RunState, SourceStatus, Spill, StoreStream, Target, TargetNode, Verdict,
+  Alarm, Counts, DeviceState, Level, LinkState, Offsets, Run, RunState, SampleAnswer, SourceStatus, Spill, StoreStream, Target,
+  TargetNode, Verdict,
 } from "./api";
 import * as format from "./format";
 
@@ -257,6 +258,21 @@ const ENTRY_WORDS: Record<string, string> = {
 export function abandonedWords(abandoned: Counts): string {
   const reasons = Object.entries(abandoned).filter(([, count]) => count > 0);
   return reasons.map(([reason, count]) => `${format.count(count)} (${reason})`).join(", ");
+}
+
+/** Whether a source is in an event. */
+export const ANSWER_WORDS: Record<SampleAnswer["answer"], string> = {
+  there: "there",
+  absent: "absent",
+  not_expected: "not expected",
+};
+
+/** "last 64 events: 40 there, 24 not expected". */
+export function answersWords(answers: SampleAnswer[]): string {
+  const of = (kind: SampleAnswer["answer"]) => answers.filter(({ answer }) => answer === kind).length;
+  const kinds = (["there", "absent", "not_expected"] as const).filter((kind) => of(kind) > 0);
+  const counts = kinds.map((kind) => `${format.count(of(kind))} ${ANSWER_WORDS[kind]}`);
+  return `last ${format.many(answers.length, "event")}: ${counts.join(", ")}`;
 }
 
 /** How long the items of a source took from taken to durable. */

@@ -50,6 +50,7 @@ static char commands[COMMANDS_MAX][64];
 static int command_count, refused_kind = -1, later_kind = -1, long_kind = -1, is_over;
 static int early_kind = -1, closing_kind = -1;
 static catchment *camera; /* for callbacks, once it is there */
+static char setting[64]; /* the one that was declared last */
 
 /* Byte i of the fragment of a source with a key; recorder's side: test_faults.py. */
 static void fill(uint8_t *out, int source, uint64_t key, size_t bytes) {
@@ -73,8 +74,18 @@ static int on_command(void *user, int kind, uint64_t run_number, char *why) {
     return kind == refused_kind ? 2 : kind == later_kind ? CATCHMENT_LATER : CATCHMENT_AGREED;
 }
 
+/* Declares a setting, or tells a counter or what a setting is now. */
+static int tell(catchment *c, int kind, const char *name, double value) {
+    struct catchment_report report = {.kind = kind, .type = CATCHMENT_F64, .source = -1,
+                                      .is_writable = kind == CATCHMENT_REPORT_SETTING,
+                                      .name = name};
+    memcpy(&report.value, &value, sizeof value);
+    return catchment_report(c, &report);
+}
+
 static int on_set(void *user, const char *name, const char *value, char *why) {
     (void)user;
+    if (!strcmp(name, setting)) tell(camera, CATCHMENT_REPORT_SETTING, name, atof(value));
     if (command_count < COMMANDS_MAX)
         snprintf(commands[command_count++], sizeof commands[0], "%s=%s", name, value);
     if (!strcmp(name, "locked")) snprintf(why, CATCHMENT_WHY_BYTES, "locked is fixed");
@@ -204,6 +215,13 @@ static void obey(catchment *c, const char *line) {
         struct catchment_report report = {.kind = CATCHMENT_REPORT_ALARM, .type = CATCHMENT_BOOL,
                                           .is_raised = 1, .source = -1, .name = line + 6};
         print_result(catchment_report(c, &report));
+    } else if (!strcmp(how, "setting") || !strcmp(how, "counter")) { /* its name, and the value */
+        int is_setting = how[0] == 's';
+        double value = 0;
+        if (sscanf(line, "%*s %63s %lf", text, &value) != 2) abort();
+        if (is_setting) memcpy(setting, text, sizeof setting);
+        int kind = is_setting ? CATCHMENT_REPORT_SETTING : CATCHMENT_REPORT_COUNTER;
+        print_result(tell(c, kind, text, value));
     } else if (!strcmp(how, "over")) { /* the callback that takes long returns */
         __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
         print_result(0);

@@ -116,6 +116,7 @@ def test_make_installs_a_library_that_pkg_config_finds(made: Path) -> None:
     page = (made / "usr/lib/pkgconfig/catchment.pc").read_text()
     assert f"prefix={made}/usr\n" in page
     assert "Libs: -L${libdir} -lcatchment -lpthread\n" in page
+    assert "recorder=${prefix}/share/catchment/recorder.py\n" in page
     version = next(line for line in page.splitlines() if line.startswith("Version: "))
     assert f'version = "{version[9:]}"' in (CLIENT.parent.parent / "Cargo.toml").read_text()
 
@@ -172,13 +173,13 @@ def test_the_dummy_front_end_says_what_it_cost(made: Path) -> None:
         recorder.check()
 
 
-def test_the_recorder_is_a_command_for_tests_in_any_language(driver: Path) -> None:
-    """As the guide has it: its address, then an answer to each line."""
+def test_the_recorder_is_a_command_for_tests_in_any_language(driver: Path, made: Path) -> None:
+    """As it is installed, and as the guide has it: its address, then an answer to each line."""
     page = (CLIENT.parent.parent / "docs/guide/frontend.md").read_text()
     lines = page.split("<!-- lines of recorder.py -->\n")[1].split("\n\n")[0].splitlines()
     shown = [line.split("`")[1].split()[0] for line in lines if line.startswith("| `")]
     said = set()
-    command = [sys.executable, "-u", str(CLIENT / "tests/recorder.py")]
+    command = [sys.executable, "-u", str(made / "usr/share/catchment/recorder.py")]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
 // All sources, with filter; one of them in a drawer: its ledger and a sample of what it sends.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { LinkState, Offsets, Sample, SourceState, SourceStatus } from "../api";
+import type { LinkState, Offsets, Sample, SampleAnswer, SourceState, SourceStatus } from "../api";
 import { ApiError, get, reason } from "../client";
 import * as format from "../format";
 import { hexRows } from "../hex";
@@ -13,7 +13,7 @@ import { Drawer } from "../parts/modal";
 import { GroupTile, SourceStatusBadge, SourceTable } from "../parts/sources";
 import { go } from "../route";
 import { sources, stale, whichRun } from "../store";
-import { abandonedWords, offsetsWords, untilDurableWords } from "../words";
+import { ANSWER_WORDS, abandonedWords, answersWords, offsetsWords, untilDurableWords } from "../words";
 
 type HistogramOf = NonNullable<Sample["histogram"]>;
 
@@ -152,12 +152,28 @@ function bars({ array, total_bytes }: Sample, { what, edges, counts }: Histogram
   return evened(edges, counts, known);
 }
 
+/** Whether it is in the last events, or was not expected there. */
+function Answers({ answers }: { answers: SampleAnswer[] }) {
+  const words = answersWords(answers);
+  return (
+    <>
+      <h4>In events <span class="note">{words}</span></h4>
+      <div class="cells answers" role="img" aria-label={`In events: ${words}`}>
+        {answers.map(({ event, answer }, index) => (
+          <span key={index} class={`cell answer-${answer}`} title={`event ${format.count(event)}: ${ANSWER_WORDS[answer]}`} />
+        ))}
+      </div>
+    </>
+  );
+}
+
 function Sampled({ sample: got }: { sample: Sample }) {
   const shown = got.bytes.length / 2;
   const rows = hexRows(got.bytes);
   return (
     <>
       <Origin sample={got} />
+      {got.answers.length > 0 ? <Answers answers={got.answers} /> : null}
       {got.histogram ? (
         <Histogram bars={bars(got, got.histogram)}
           unit={got.histogram.what === "payload_bytes" ? "B" : ""}

@@ -40,3 +40,25 @@ test("another failure of a sample is an error", async ({ page }) => {
   const drawer = page.getByRole("dialog", { name: "small-15" });
   await expect(drawer.locator(".error")).toHaveText("it failed: no thread");
 });
+
+test("a source's drawer says until when its front-end keeps data", async ({ page }) => {
+  await open(page, "good", "#/sources/large-00");
+  const drawer = page.getByRole("dialog", { name: "large-00" });
+  await expect(drawer.locator("dt", { hasText: "Its front-end keeps data" }).locator("+ dd"))
+    .toHaveText("until they are taken");
+  await open(page, "good", "#/sources/small-00");
+  const other = page.getByRole("dialog", { name: "small-00" });
+  await expect(other.locator(".hex")).toBeVisible();
+  await expect(other).not.toContainText("Its front-end keeps data");
+});
+
+test("of the last events it is shown whether a source is there, absent or not expected", async ({ page }) => {
+  await open(page, "good", "#/sources/medium-00");
+  const drawer = page.getByRole("dialog", { name: "medium-00" });
+  await expect(drawer.getByRole("img", { name: "In events: last 16 events: 8 there, 8 not expected" })).toBeVisible();
+  await expect(drawer.locator(".answer-not_expected")).toHaveCount(8);
+  await expect(drawer.locator(".answer-there").first()).toHaveAttribute("title", /^event [\d,]+: there$/);
+  await open(page, "loss", "#/sources/medium-07");
+  const lossy = page.getByRole("dialog", { name: "medium-07" });
+  await expect(lossy.getByRole("img", { name: "In events: last 16 events: 6 there, 2 absent, 8 not expected" })).toBeVisible();
+});

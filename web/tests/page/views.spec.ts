@@ -83,7 +83,7 @@ test("of a link one of its channels is shown, and another can be chosen", async 
     await route.fulfill({ json: {
       name: "large-03", event: null, time: "2026-11-21T12:00:00.000Z", bytes: "0000803f", total_bytes: 4,
       array: { dtype: "f32", shape: [3], values: [1, null, 2.5] },
-      histogram: { what: "value", edges: [1, 2, 3], counts: [1, 1] },
+      histogram: { what: "value", edges: [1, 2, 3], counts: [1, 1] }, answers: [],
       channel: {
         name, unit: "strain", scale: null, offset: null, rate_hz: 16384, first_sample: 7, samples: 3,
         channel_count: 2, channels: wanted === null ? ["L1:FAST-0000", "L1:SLOW-0001"] : [],

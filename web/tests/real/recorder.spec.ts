@@ -2,10 +2,10 @@
 // that runs already at CATCHMENT_URL (then without what needs to start, kill or fill something).
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Page, expect, test } from "@playwright/test";
+import { expect, test } from "@playwright/test";
+import { answers, fits as fitsAt, freePort, press, verdict } from "./node";
 import { misfits } from "./shapes";
 
 const PROGRAM = process.env.CATCHMENT_PROGRAM;
@@ -19,15 +19,6 @@ let url = process.env.CATCHMENT_URL ?? "";
 let node: ChildProcess | undefined;
 const emulators = new Map<number, ChildProcess>();
 let send = () => {};
-
-/** Below the ephemeral ones: no connection of another test is given it. */
-async function freePort(): Promise<number> {
-  const port = 30_000 + Math.floor(Math.random() * 2000);
-  return await new Promise((resolve) => {
-    const server = createServer().on("error", () => resolve(freePort()));
-    server.listen(port, "127.0.0.1", () => server.close(() => resolve(port)));
-  });
-}
 
 function configuration(runs: string, first: number, only: number | null): string {
   const indices = only === null ? Array.from({ length: SOURCES }, (_, index) => index) : [only];
@@ -54,20 +45,7 @@ function emulate(index: number, first: number, runs: string): void {
   emulators.set(index, spawn(PROGRAM ?? "", ["emulate", path], { stdio: ["ignore", "ignore", "inherit"] }));
 }
 
-async function answers(): Promise<boolean> {
-  return await fetch(`${url}/healthz`).then((response) => response.ok, () => false);
-}
-
-/** What the node answers is what the page's types say. */
-async function fits(path: string, type: string): Promise<unknown> {
-  let got = await fetch(`${url}/api/v1${path}`);
-  // A sample that is still being read, or of which the first frame is not on disk yet.
-  const comes = () => got.status === 503 || (path.endsWith("/sample") && got.status === 404);
-  while (comes()) got = await fetch(`${url}/api/v1${path}`);
-  const answer: unknown = await got.json();
-  expect(misfits(answer, type), path).toEqual([]);
-  return answer;
-}
+const fits = (path: string, type: string) => fitsAt(url, path, type);
 
 async function allFit(): Promise<void> {
   await fits("/session", "Session");
@@ -88,14 +66,6 @@ async function allFit(): Promise<void> {
   }
 }
 
-const verdict = (page: Page) => page.locator(".verdict");
-
-async function press(page: Page, name: string): Promise<void> {
-  await page.getByRole("group", { name: "Run control" }).getByRole("button", { name }).click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByRole("button", { name }).click();
-}
-
 test.beforeAll(async () => {
   if (!PROGRAM) return;
   folder = mkdtempSync(join(tmpdir(), "catchment-page-"));
@@ -109,7 +79,7 @@ test.beforeAll(async () => {
   const path = join(folder, "node.toml");
   writeFileSync(path, configuration(runs, first, null));
   node = spawn(PROGRAM, ["run", path, "--listen", listen], { stdio: ["ignore", "ignore", "inherit"] });
-  await expect.poll(answers).toBe(true);
+  await expect.poll(() => answers(url)).toBe(true);
   // Later than the run begins: of what sends already the first events have not come from all. Each
   // is a process of its own, which may start or be held up seconds after the others
   // (`build.timeout`).

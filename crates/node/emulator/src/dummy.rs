@@ -18,8 +18,10 @@ use crate::{EmulatorError, EmulatorLive};
 pub struct DummyConfig {
     /// The recorder: `catchment+tcp://HOST[:PORT]`.
     pub url: String,
-    /// How many there are, called `dummy-0`, `dummy-1` and so on.
+    /// How many there are.
     pub front_ends: u32,
+    /// The number of the first: they are called `dummy-INDEX`, `dummy-(INDEX + 1)` and so on.
+    pub index: u32,
     /// Bytes of each fragment.
     pub fragment_bytes: usize,
     /// Fragments per second of each; `None`: as fast as they are taken.
@@ -41,6 +43,7 @@ impl Default for DummyConfig {
         Self {
             url: String::new(),
             front_ends: 1,
+            index: 0,
             fragment_bytes: 10_000,
             rate_hz: None,
             seconds: None,
@@ -103,7 +106,8 @@ pub(crate) fn run(
     stop: &AtomicBool,
     live: &EmulatorLive,
 ) -> Result<DummyReport, EmulatorError> {
-    let front_ends = (0..config.front_ends)
+    let indices = || config.index..config.index.saturating_add(config.front_ends);
+    let front_ends = indices()
         .map(|index| {
             Frontend::builder(&config.url, "dummy")
                 .index(index)
@@ -114,7 +118,7 @@ pub(crate) fn run(
         .collect::<Result<Vec<_>, _>>()?;
     let (begin, cpu_ns) = (Instant::now(), process_cpu_ns());
     let ended: Vec<(u64, Closed)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0_u32..)
+        let threads: Vec<_> = indices()
             .zip(front_ends)
             .map(|(index, front_end)| {
                 scope.spawn(move || {

@@ -9,6 +9,7 @@ fn every_fragment_of_every_front_end_arrives_with_its_bytes() {
     let config = DummyConfig {
         url: recorder.url(),
         front_ends: 3,
+        index: 5,
         fragment_bytes: 1_000,
         events: Some(2_000),
         seed: 7,
@@ -20,7 +21,7 @@ fn every_fragment_of_every_front_end_arrives_with_its_bytes() {
     let report = thread.finish().expect("all is sent");
     let DummyReport { front_ends, fragments, not_confirmed, held_at_run_end, .. } = report;
     assert_eq!((front_ends, fragments, not_confirmed, held_at_run_end), (3, 6_000, 0, 0));
-    for index in 0..3 {
+    for index in 5..8 {
         let content = DummyContent::new(7, index, 1_000);
         let taken = recorder.taken(&format!("dummy-{index}"));
         let is_same = taken.iter().map(|(key, bytes)| (*key, bytes.as_slice()));

@@ -65,6 +65,7 @@ fn bad_usage_ends_with_2_and_says_what_was_expected() {
         (vec!["emulate", "midas-dumy"], "did you mean midas-dummy?"),
         (vec!["emulate", "midas-dummy"], "expected --to IP:PORT"),
         (vec!["emulate", "midas-dummy", "--links", "3"], "--links is not for front-ends"),
+        (vec!["emulate", "hades-90", "--to", "[::1]:9", "--index", "1"], "are for midas-dummy"),
         (vec!["emulate", "hades-90", "--to", "[::1]:9", "--bytes", "3 kB"], "of declared layouts"),
         (vec!["emulate", "xfel-trains"], "expected --to IP:PORT"),
         (vec!["emulate", "xfel-trains", "--fault", "lose=0.1"], "--fault is not for trains"),

@@ -16,7 +16,7 @@ use catchment_wire::session::{
 };
 use serde_json::{Value, json};
 
-use crate::front_ends::LONG;
+use crate::front_ends::{LONG, Wire};
 use crate::life::Node;
 use crate::support::{catchment, free};
 
@@ -204,6 +204,8 @@ fn dummy(folder: &Path, address: SocketAddr) -> Child {
         "10",
         "--events",
         "9999",
+        "--index",
+        "3",
     ];
     catchment(folder, &arguments).stdout(Stdio::null()).spawn().unwrap()
 }
@@ -211,15 +213,15 @@ fn dummy(folder: &Path, address: SocketAddr) -> Child {
 #[test]
 fn a_front_end_that_dies_between_runs_is_an_alarm_by_name() {
     let (folder, address) = (tempfile::tempdir().unwrap(), free());
-    let node = Node::start(folder.path(), &configuration("dummy-0", address), &[]);
+    let node = Node::start(folder.path(), &configuration("dummy-3", address), &[]);
     node.ctl(&["configure"]);
     let mut child = dummy(folder.path(), address);
-    until_device(&node, "dummy-0", |one| one["reason"].is_null() && !one.is_null());
+    until_device(&node, "dummy-3", |one| one["reason"].is_null() && !one.is_null());
     child.kill().unwrap();
     child.wait().unwrap();
-    let text = "Front-end dummy-0 has gone away";
+    let text = "Front-end dummy-3 has gone away";
     until_alarm(&node, text, true);
-    until_device(&node, "dummy-0", |one| one["state"] == "safe");
+    until_device(&node, "dummy-3", |one| one["state"] == "safe");
     let mut child = dummy(folder.path(), address);
     until_alarm(&node, text, false);
     child.kill().unwrap();
@@ -227,18 +229,57 @@ fn a_front_end_that_dies_between_runs_is_an_alarm_by_name() {
 }
 
 #[test]
+fn a_front_end_that_goes_away_while_it_records_is_an_alarm_by_name_if_it_is_required() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free());
+    let text = configuration_of(&["needed", "extra"], address, "");
+    // An optional one that is gone is waited for once, for as long as that.
+    let text = text.replace("timeout = \"1 h\"", "timeout = \"2 s\"");
+    let text = text.replace("\"extra\"\n", "\"extra\"\nrole = \"optional\"\n");
+    let node = Node::start(folder.path(), &text, &[]);
+    node.ctl(&["configure"]);
+    let wires = [(); 2].map(|()| Wire::to(address));
+    let connect = |(wire, name): (&Wire, &str)| {
+        let url = format!("catchment+tcp://{}", wire.address);
+        Frontend::builder(&url, name).wait(LONG).connect().unwrap()
+    };
+    let [needed, _extra] = [(&wires[0], "needed"), (&wires[1], "extra")].map(connect);
+    let send = |keys: std::ops::Range<u64>| {
+        keys.for_each(|key| needed.send(key, &key.to_le_bytes()).unwrap());
+        wait_while(|| needed.sources()[0].status().released < needed.sources()[0].status().made);
+    };
+    assert_eq!(node.ctl(&["start"])["status"], "done");
+    send(0..10);
+    let is_gone =
+        |one: &Value, state| one["reason"] == "it is not connected" && one["state"] == state;
+    wires[1].kill();
+    until_device(&node, "extra", |one| is_gone(one, "idle"));
+    // The run goes on without it.
+    send(10..20);
+    wires[0].kill();
+    until_device(&node, "needed", |one| is_gone(one, "safe"));
+    until_alarm(&node, "Front-end needed has gone away", true);
+    let alarms = node.ctl(&["alarms"])["alarms"].to_string();
+    assert!(!alarms.contains("extra has gone") && !alarms.contains("Front-ends have"), "{alarms}");
+    assert!(!alarms.contains("\"name\":\"loss\""), "{alarms}");
+    assert_eq!(node.ctl(&["state"])["state"], "recording");
+    assert_eq!(node.ctl(&["stop"])["status"], "done");
+    let shown = node.ctl(&["run", "1"]);
+    assert_eq!((&shown["events"], &shown["loss_count"]), (&json!(20), &json!(0)), "{shown}");
+}
+
+#[test]
 fn a_port_that_another_program_has_is_an_alarm_and_is_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let address = free();
     let taken = TcpListener::bind(address).unwrap();
-    let node = Node::start(folder.path(), &configuration("dummy-0", address), &[]);
+    let node = Node::start(folder.path(), &configuration("dummy-3", address), &[]);
     node.ctl(&["configure"]);
     let text = format!("The node does not listen for front-ends at {address}: ");
     until_alarm(&node, &text, true);
     drop(taken);
     until_alarm(&node, &text, false);
     let mut child = dummy(folder.path(), address);
-    until_device(&node, "dummy-0", |one| one["reason"].is_null() && !one.is_null());
+    until_device(&node, "dummy-3", |one| one["reason"].is_null() && !one.is_null());
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -294,8 +294,19 @@ pub struct Sample {
     pub array: Option<SampleArray>,
     /// A histogram of the last frame's payloads, or of the channel's latest values.
     pub histogram: SampleHistogram,
+    /// What the last frame's last events say of the source, in order, at most 64; none of channels.
+    pub answers: Vec<SampleAnswer>,
     /// The link's channel; null for sources of events.
     pub channel: Option<SampleChannel>,
+}
+
+/// Whether a source is in an event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct SampleAnswer {
+    /// The event's number.
+    pub event: u64,
+    /// there, absent or not_expected.
+    pub answer: &'static str,
 }
 
 /// The channel of a link's sample.

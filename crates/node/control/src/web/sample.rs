@@ -14,7 +14,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use catchment_model::{SourceId, Utc};
-use catchment_storage::{Run, StorageError};
+use catchment_storage::{FragmentColumn, Run, StorageError};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -31,6 +31,8 @@ use crate::shared::Shared;
 pub(super) const BYTES_MAX: usize = 4_096;
 /// The most values of an array that are shown.
 pub(super) const VALUES_MAX: usize = 1_024;
+/// The most events of which it is said whether the source is in them.
+const ANSWERS_MAX: usize = 64;
 /// Bins of a histogram.
 const BINS: usize = 50;
 
@@ -189,8 +191,21 @@ fn look(run: &Run, name: &str) -> Result<api::Sample, Problem> {
         total_bytes: payload.len() as u64,
         array,
         histogram,
+        answers: answers(&column),
         channel: None,
     })
+}
+
+/// Whether a source is in each of a frame's last events.
+fn answers(column: &FragmentColumn) -> Vec<api::SampleAnswer> {
+    let keys = column.events().keys().iter().enumerate();
+    let last = keys.skip(column.rows().saturating_sub(ANSWERS_MAX));
+    let answer = |row| match column.fragment(row) {
+        Some(_) => "there",
+        None if column.is_expected(row) => "absent",
+        None => "not_expected",
+    };
+    last.map(|(row, &event)| api::SampleAnswer { event, answer: answer(row) }).collect()
 }
 
 /// The payload's numbers, if the configuration declares their type.

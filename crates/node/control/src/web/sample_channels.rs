@@ -54,6 +54,7 @@ pub(super) fn look(run: &Run, link: &str, wanted: Option<&str>) -> Result<api::S
         total_bytes: tail.len() as u64,
         array: array(channel, shown, tail),
         histogram: histogram("value", values.as_deref().unwrap_or_default()),
+        answers: Vec::new(),
         channel: Some(api::SampleChannel {
             name: channel.name.clone(),
             unit: channel.unit.clone(),

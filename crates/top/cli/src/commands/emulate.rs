@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// Front-ends: how many, 1 unless given
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) front_ends: Option<u32>,
+    /// Front-ends: the number of the first, 0 unless given: it is called dummy-NUMBER
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=999_999))]
+    pub(super) index: Option<u32>,
     /// Front-ends: bytes of each fragment, 10 kB unless given; declared layouts: of each body, on
     /// average
     #[arg(long, value_name = "SIZE")]
@@ -151,8 +154,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
                     --feeder, --timer, --listen, --group and --first-run";
         anyhow::bail!(UsageError(format!("{keys} are for trains")));
     }
-    if arguments.front_ends.is_some() {
-        anyhow::bail!(UsageError("--front-ends is for midas-dummy".into()));
+    if arguments.front_ends.is_some() || arguments.index.is_some() {
+        anyhow::bail!(UsageError("--front-ends and --index are for midas-dummy".into()));
     }
     let of_boards = [
         arguments.bytes.is_some(),

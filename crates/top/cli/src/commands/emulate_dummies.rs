@@ -41,6 +41,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<DummyConfig> {
     Ok(DummyConfig {
         url: format!("catchment+tcp://{recorder}"),
         front_ends: arguments.front_ends.unwrap_or(config.front_ends),
+        index: arguments.index.unwrap_or(config.index),
         fragment_bytes: bytes.unwrap_or(config.fragment_bytes),
         rate_hz: arguments.rate.and_then(|rate| rate.0),
         seconds: arguments.seconds,
