@@ -209,9 +209,7 @@ impl QueueIngress {
     ) -> Option<Turn> {
         let free = self.free_endpoint(state);
         let connection = &mut state.connections[index];
-        let Some(port) = self.ports.iter().position(|&port| port == connection.port) else {
-            return None;
-        };
+        let port = self.ports.iter().position(|&port| port == connection.port)?;
         let endpoint = connection.endpoint.unwrap_or(free);
         if connection.endpoint.is_none() {
             match sink(arrival(endpoint, Piece::Opened { port, listener: 0 })) {

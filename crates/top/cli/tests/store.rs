@@ -372,12 +372,11 @@ fn one_of_two_storage_nodes_is_killed_and_started_again_and_their_folders_are_th
         let done = store.end();
         assert!(done["frames_taken"].as_u64() > Some(0) && done["faults"] == 0, "{done}");
     }
-    merge(folder.path(), &stored);
-    check(&folder.path().join("merged"), 6_000);
+    check(&merge(folder.path(), &stored), 6_000);
 }
 
 /// Makes one folder of what two storage nodes have of a run, each a part of its frames.
-fn merge(folder: &Path, stored: &[PathBuf; 2]) {
+fn merge(folder: &Path, stored: &[PathBuf; 2]) -> PathBuf {
     let [one, two] = stored.each_ref().map(|path| path.to_str().unwrap());
     let audited = stdout(folder, &["audit", one, two], 0);
     assert!((0..2).all(|part| audited.contains(&format!(" of target node:{part}, "))), "{audited}");
@@ -387,6 +386,7 @@ fn merge(folder: &Path, stored: &[PathBuf; 2]) {
         stored.each_ref().map(|path| Run::open(path).unwrap().files().len()).iter().sum();
     assert_eq!((&merged["files_read"], &merged["frames_missing"]), (&files.into(), &0.into()));
     stdout(folder, &["audit", "merged"], 0);
+    folder.join("merged")
 }
 
 #[test]

@@ -8,6 +8,7 @@ use catchment_disk::DiskConfig;
 use catchment_model::units::Time;
 use catchment_recorder::{
     ConfigError, LINK_SYNC_BYTES, LINK_SYNC_NS, LinkAccess, RecorderConfig, SystemMemory, TlsRule,
+    WriteConfig,
 };
 use catchment_store::StoreConfig;
 
@@ -117,7 +118,28 @@ pub fn check_store(path: &Path, text: &str) -> Result<StoreHigh, ConfigFileError
         }
         _ => return Err(located.error("listen[1]", "expected one listener")),
     };
-    let write = &low.write;
+    let (write, disk) = (&low.write, disk(&located, &low.write)?);
+    let memory_bytes =
+        low.memory.budget.map_or_else(|| SystemMemory::now().default_budget_bytes(), u64::from);
+    let (file_bytes, sync_bytes) = (write.file_bytes, write.sync_bytes.unwrap_or(LINK_SYNC_BYTES));
+    let actions = control::actions(&located, &low)?;
+    let control = control::control(&located, &low, &actions)?;
+    let rules = control::rules(&located, &low, &RecorderConfig::new(PathBuf::new(), Vec::new()))?;
+    let store = StoreConfig {
+        address,
+        access,
+        folders,
+        memory_bytes,
+        file_bytes,
+        disk,
+        sync_bytes,
+        close_after_ns,
+    };
+    Ok(StoreHigh { store, control, rules })
+}
+
+/// The disk of a stream in each folder.
+fn disk(located: &Located<'_>, write: &WriteConfig) -> Result<DiskConfig, ConfigFileError> {
     if write.file_time_ns.is_some() || write.cpu.is_some() {
         let message = "expected no file_time and no cpu: a storage node has neither yet";
         return Err(located.error("write", message));
@@ -138,23 +160,7 @@ pub fn check_store(path: &Path, text: &str) -> Result<StoreHigh, ConfigFileError
         ..DiskConfig::default()
     };
     disk.check().map_err(|error| located.error("write", error.to_string()))?;
-    let memory_bytes =
-        low.memory.budget.map_or_else(|| SystemMemory::now().default_budget_bytes(), u64::from);
-    let (file_bytes, sync_bytes) = (write.file_bytes, write.sync_bytes.unwrap_or(LINK_SYNC_BYTES));
-    let actions = control::actions(&located, &low)?;
-    let control = control::control(&located, &low, &actions)?;
-    let rules = control::rules(&located, &low, &RecorderConfig::new(PathBuf::new(), Vec::new()))?;
-    let store = StoreConfig {
-        address,
-        access,
-        folders,
-        memory_bytes,
-        file_bytes,
-        disk,
-        sync_bytes,
-        close_after_ns,
-    };
-    Ok(StoreHigh { store, control, rules })
+    Ok(disk)
 }
 
 /// As many as a target has.
