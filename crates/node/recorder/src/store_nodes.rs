@@ -230,6 +230,10 @@ impl StoreNode {
     /// How many of the oldest frames are durable there and need not be sent. `sent` are sent since
     /// it was connected.
     pub(crate) fn durable_frames(&self, sent: usize) -> usize {
+        // Which items these are is known once it has said how many it has.
+        if self.is_rewound {
+            return 0;
+        }
         let durable = self.link.session.durable();
         let is_durable =
             |held: &&Held| held.frame.ledger.is_some() && held.frame.item_end() <= durable;
