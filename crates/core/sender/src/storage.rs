@@ -6,6 +6,7 @@
 //! connection's bytes, waits between attempts, and the rules of docs/spec/session.md.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use catchment_wire::session::{
@@ -62,6 +63,8 @@ pub struct StreamSession {
     left: Option<Asked>,
     /// Whether the node is to cut off what it has from `made` on.
     cuts: bool,
+    /// Of a stream that is dealt, the numbers that it is asked for, and the flags of that.
+    numbers: Option<(Range<u64>, u32)>,
     polled_ns: u64,
     silent_ns: u64,
     ping_ns: u64,
@@ -152,6 +155,7 @@ impl StreamSession {
             files: None,
             left: None,
             cuts: false,
+            numbers: None,
             polled_ns: 0,
             silent_ns: 0,
             ping_ns: 0,
@@ -204,6 +208,13 @@ impl StreamSession {
     pub fn ask_below(&mut self, end: u64) {
         self.ask();
         (self.cuts, self.log.made) = (true, end);
+    }
+
+    /// As [`StreamSession::ask`], of a stream that is dealt: what frames of these numbers count. Or
+    /// the node `cuts`, in the order of items, from the first one on that has their end or more.
+    pub fn ask_dealt(&mut self, numbers: Range<u64>, cuts: bool) {
+        self.ask();
+        self.numbers = Some((numbers, if cuts { StreamLog::CUTS } else { StreamLog::SUMS }));
     }
 
     /// What the node has of the stream, once, when it has said all of that.
@@ -597,12 +608,15 @@ impl StreamSession {
         };
         let dealt = if self.config.is_dealt { StreamLog::DEALT } else { 0 };
         let asks = if self.left.is_some() { StreamLog::ASKS } else { 0 };
-        let flags = dealt | asks | if self.cuts { StreamLog::CUTS } else { 0 };
+        let cuts = if self.cuts { StreamLog::CUTS } else { 0 };
+        let LogState { first, made, .. } = self.log;
+        let none = (first..made, 0);
+        let (Range { start: first, end: made }, asked) = self.numbers.clone().unwrap_or(none);
+        let flags = dealt | asks | cuts | asked;
         let generation = self.agreed.generation;
         let of_stream = StreamLog { stream: *stream, variant: *variant, generation, flags };
         let mut service = [0; 40];
         of_stream.write(&mut service);
-        let LogState { first, made, .. } = self.log;
         let log = wire::Log { log: 0, connection: 0, first, made, service, name: empty() };
         self.outbox.preamble(&preamble(Line::Control));
         self.outbox.send(&Control::Hello(hello, &self.config.token));

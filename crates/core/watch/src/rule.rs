@@ -321,9 +321,9 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// read `source.*.last_packet_seconds`, `.out_of_step` and `.flooding`, `loss_share`, `bad_share`,
 /// bad data and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
-/// `.away`, `.waits_seconds` and `.best_effort_waits_seconds`, `spill.*.frames_lost`, and `alarms`,
-/// `refuses`, `absent`, `given_up`, `buffer_short` and `held_at_run_end` of each front-end. Loss
-/// and bad data are critical from that share on.
+/// `.away`, `.waits_seconds` and `.best_effort_waits_seconds`, `spill.*.fill`, `.frames_lost`, and
+/// `alarms`, `refuses`, `absent`, `given_up`, `buffer_short` and `held_at_run_end` of each
+/// front-end. Loss and bad data are critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -576,8 +576,8 @@ fn rules_of_waits() -> [Rule; 2] {
     ]
 }
 
-/// The usual rules on each source and each queue.
-fn rules_of_many() -> [Rule; 4] {
+/// The usual rules on each source, queue and spill.
+fn rules_of_many() -> [Rule; 5] {
     let many = |rule, delay_ns, text: &str| {
         recording(Rule { delay_ns, text_many: Some(text.into()), ..rule })
     };
@@ -602,13 +602,12 @@ fn rules_of_many() -> [Rule; 4] {
         Severity::Warning,
         "{source} floods: most of its fragments are in no event, and it opens none",
     );
-    let queue_full = usual(
-        "queue_full",
-        "queue.*.fill",
-        Condition::Above { threshold: 0.8, clear_at: 0.6 },
-        Severity::Warning,
-        "Queue {source} is {percent} full",
-    );
+    let full = |name, quantity, text| {
+        let condition = Condition::Above { threshold: 0.8, clear_at: 0.6 };
+        usual(name, quantity, condition, Severity::Warning, text)
+    };
+    let queue_full = full("queue_full", "queue.*.fill", "Queue {source} is {percent} full");
+    let spill_full = full("spill_full", "spill.*.fill", "The spill of {source} is {percent} full");
     let silent_many = "{things} are silent: {sources} (no packet for up to {time})";
     let out_of_step_many = "{things} are out of step: {sources} (their numbers are not the \
         others', their data are discarded)";
@@ -623,6 +622,7 @@ fn rules_of_many() -> [Rule; 4] {
              none)",
         ),
         many(queue_full, 2 * S, "{things} are up to {percent} full: {sources}"),
+        spill_full,
     ]
 }
 

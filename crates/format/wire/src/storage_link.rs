@@ -50,9 +50,9 @@ fields! {
         4 variant: u32,
         /// The writer generation that was granted to this session before; 0: none.
         8 generation: u64,
-        /// The sum of [`StreamLog::DEALT`], [`StreamLog::ASKS`] and [`StreamLog::CUTS`], as far as
-        /// they hold.
-        16 flags: u32 = 0..=7,
+        /// The sum of [`StreamLog::DEALT`], [`StreamLog::ASKS`], [`StreamLog::CUTS`] and
+        /// [`StreamLog::SUMS`], as far as they hold.
+        16 flags: u32 = 0..=15,
     }
 }
 
@@ -65,6 +65,9 @@ impl StreamLog {
     pub const ASKS: u32 = 2;
     /// The sender asks, and the run goes on at its `made`: the node first cuts its files there.
     pub const CUTS: u32 = 4;
+    /// The sender asks, and the stream is dealt: of the frames with numbers from its `first` on,
+    /// below its `made`, what they count.
+    pub const SUMS: u32 = 8;
 }
 
 fields! {

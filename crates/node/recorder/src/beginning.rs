@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use catchment_frame::{FileHeader, FrameInfo, FrameKind, Origin, Position, Positions, Superseded};
 use catchment_model::{Entry, Ledger, SourceLedger};
-use catchment_storage::{CaughtUp, Resumable};
+use catchment_storage::{CaughtUp, PartLeft, Resumable};
 
 use crate::config::RecorderConfig;
 use crate::target_config::{Place, Variant};
@@ -51,6 +51,8 @@ pub(crate) struct TargetBeginning {
     pub(crate) frames: u64,
     pub(crate) events: u64,
     pub(crate) bytes: u64,
+    /// Of several nodes: what each has.
+    pub(crate) parts: Vec<PartLeft>,
     /// One above the number of its last frame.
     pub(crate) end: u64,
     /// Those that were copied to it from another target when the run was found.
@@ -86,6 +88,7 @@ impl Beginning {
             frames: 0,
             events: 0,
             bytes: 0,
+            parts: Vec::new(),
             end: 0,
             caught_up: CaughtUp::default(),
         };
@@ -130,6 +133,7 @@ impl Beginning {
             target.files = FileBeginning { index, epoch, superseded };
             target.paths.clone_from(&place.files);
             target.left_out.clone_from(&place.left_out);
+            target.parts.clone_from(&place.parts);
             (target.end, target.caught_up) = (place.end, place.caught_up);
             (target.frames, target.events, target.bytes) =
                 (place.frames, place.events, place.bytes);

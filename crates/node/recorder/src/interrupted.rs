@@ -27,9 +27,8 @@ impl Recorder {
         let targets = config.targets();
         let mut newest = None;
         for asked in AskedNode::all_of(config, &targets, name)? {
-            let left = asked.ask(u64::MAX)?;
-            let written_ns = utc_now().0.saturating_sub(left.age_ns);
-            newest = newest.max(left.header.map(|_| written_ns));
+            let left = asked.look()?;
+            newest = newest.max(left.map(|(_, age_ns)| utc_now().0.saturating_sub(age_ns)));
         }
         let is_spilled = |target: &TargetConfig| {
             target.spill.as_ref().is_some_and(|spill| spill.folder.join(name).exists())
@@ -59,6 +58,12 @@ impl Recorder {
         let targets = config.targets();
         let nodes = AskedNode::all_of(config, &targets, name)?;
         let mut left = Vec::with_capacity(nodes.len());
+        // Several that share frames cut off what stands behind a hole.
+        for node in nodes.iter().filter(|node| node.is_dealt()) {
+            if let Some((header, _)) = node.look()? {
+                check_header(config, name, (&header, node.target))?;
+            }
+        }
         for node in nodes {
             let of_node = node.ask(u64::MAX)?;
             if let Some(header) = &of_node.header {
@@ -103,8 +108,8 @@ impl Recorder {
             return Ok(Some(find_interrupted(config, name, &[])?.0.header().config.clone()));
         }
         let nodes = AskedNode::all_of(config, &targets, name)?;
-        let left = nodes.first().map(|node| node.ask(u64::MAX)).transpose()?;
-        Ok(left.and_then(|left| left.header).map(|header| header.config))
+        let left = nodes.first().map(AskedNode::look).transpose()?;
+        Ok(left.flatten().map(|(header, _)| header.config))
     }
 }
 

@@ -58,6 +58,7 @@ mod lowered;
 mod match_rule;
 mod node_asking;
 mod node_left;
+mod node_shares;
 mod nothing;
 mod parts;
 mod pool;

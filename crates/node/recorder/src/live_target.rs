@@ -67,8 +67,14 @@ impl LiveTarget {
         let ledger = LiveLedger::new(begins.ledger.sources.len());
         ledger.add_all(&begins.ledger);
         let addresses = target.place.node().into_iter().flat_map(|node| &node.addresses);
-        let nodes = addresses.map(|address| Arc::new(LiveNode::behind(address, begins)));
-        let nodes = nodes.collect();
+        let node = |(index, address): (usize, &String)| {
+            let part = begins.parts.get(index);
+            Arc::new(part.map_or_else(
+                || LiveNode::behind(address, begins),
+                |part| LiveNode::behind_part(address, part),
+            ))
+        };
+        let nodes = addresses.enumerate().map(node).collect();
         Self {
             name: target.name.clone(),
             required: target.required,

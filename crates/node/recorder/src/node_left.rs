@@ -19,8 +19,8 @@
 //! ```
 //!
 //! Frames in the node's spill are forwarded first (spill/forward.rs), if they are few and the node
-//! takes them; otherwise a new run begins, and is spilled. Nodes that share the frames are not
-//! asked yet: what one has and another one lacks would have to be found out number by number.
+//! takes them; otherwise a new run begins, and is spilled. Of nodes that share the frames each is
+//! asked, and the run goes on at the first number that none of them has (`node_shares.rs`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,28 +30,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catchment_agent::{Dial, Entropy as _};
-use catchment_frame::{FileHeader, FileReader, FrameError, Positions, Superseded};
+use catchment_frame::{DealtPart, FileHeader, FileReader, FrameError, Positions, Superseded};
 use catchment_model::{Entry, Ledger, RunId};
 use catchment_net::Dialer;
 use catchment_runner::SystemEntropy;
 use catchment_sender::{LeftOfStream, StreamConfig, StreamSession};
-use catchment_storage::{CaughtUp, Copies, Elsewhere, Resumable, ResumedPlace};
+use catchment_storage::{CaughtUp, Copies, Elsewhere, PartLeft, Resumable, ResumedPlace};
 use catchment_telemetry::Clock;
 
 use crate::config::RecorderConfig;
 use crate::file::OfRun;
 use crate::node_asking::{Failed, Talk, answer};
+use crate::node_shares::{self, Numbers};
 use crate::recorder::{RecorderError, system};
 use crate::schema::schema;
 use crate::selection::Selection;
 use crate::spill::{SpillConfig, outgoing};
 use crate::store_feed::Outgoing;
 use crate::store_link::StoreLink;
+use crate::store_nodes::header_of_part;
 use crate::target_config::{NodeConfig, Place, TargetConfig, Variant};
 
-/// A storage node that can be asked for an interrupted run.
+/// A storage node that can be asked for an interrupted run, or several that share its frames.
 pub(crate) struct AskedNode {
-    node: NodeConfig,
+    pub(crate) node: NodeConfig,
+    target_name: String,
     /// The index of its target.
     pub(crate) target: usize,
     has_spill: bool,
@@ -72,12 +75,19 @@ pub(crate) struct NodeLeft {
     /// For how long nothing had come there.
     pub(crate) age_ns: u64,
     /// The number of the next frame.
-    sequence: u64,
+    pub(crate) sequence: u64,
     /// The writer generation that was granted to this session.
-    generation: u64,
-    ledger: Ledger,
-    positions: Positions,
-    of_stream: LeftOfStream,
+    pub(crate) generation: u64,
+    pub(crate) ledger: Ledger,
+    pub(crate) positions: Positions,
+    /// How many frames, events and bytes of files there are.
+    pub(crate) frames: u64,
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+    /// Of one of several nodes: the numbers of its frames, in the order of its items.
+    pub(crate) numbers: Vec<Numbers>,
+    /// Of several: what each has.
+    pub(crate) parts: Vec<PartLeft>,
 }
 
 impl AskedNode {
@@ -95,15 +105,12 @@ impl AskedNode {
         for (number, target) in targets.iter().enumerate().filter(|(_, target)| target.required) {
             nodes.extend(target.place.node().map(|node| (number, node, &target.spill)));
         }
-        if nodes.iter().any(|(_, node, _)| node.addresses.len() > 1) {
-            return Err(refused("several storage nodes share its frames"));
-        }
         if nodes.len() > 1 && !needs_folders(targets) {
             return Err(refused("several targets are storage nodes, and none is a folder"));
         }
         let mut all = Vec::with_capacity(nodes.len());
         for (target, node, spill) in nodes {
-            let asked = Self::of(config, (target, node), name)?;
+            let asked = Self::of(config, targets, (target, node), name)?;
             let waits = |spill: &SpillConfig| !asked.is_forwarded(&spill.folder);
             if spill.as_ref().is_some_and(waits) {
                 return Err(refused("a part of it is in the spill of its storage node"));
@@ -115,6 +122,7 @@ impl AskedNode {
 
     fn of(
         config: &RecorderConfig,
+        targets: &[TargetConfig],
         (target, node): (usize, &NodeConfig),
         run_name: &str,
     ) -> Result<Self, RecorderError> {
@@ -129,19 +137,43 @@ impl AskedNode {
         let selection = Selection::new(of_target, &schema, config.sources.len());
         let header = OfRun::of(config).header(run, selection.schema(), variant);
         let name = NodeConfig::stream_name(run_name, variant);
-        let (node, run_name) = (node.clone(), run_name.to_owned());
-        Ok(Self { node, target, has_spill: false, run, run_name, name, stream, variant, header })
+        let (node, run_name, has_spill) = (node.clone(), run_name.to_owned(), false);
+        let target_name = targets[target].name.clone();
+        Ok(Self {
+            node,
+            target_name,
+            target,
+            has_spill,
+            run,
+            run_name,
+            name,
+            stream,
+            variant,
+            header,
+        })
     }
 
     /// Whether nothing of the stream is in a spill, or soon nothing will be: the program forwards
-    /// little of it in a moment, if the node is there.
+    /// it, as long as a node is there and takes it fast enough.
     fn is_forwarded(&self, spill: &Path) -> bool {
         let folder = spill.join(&self.name);
-        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-        let bytes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
-        let is_little = bytes.sum::<u64>() <= SPILLED_BYTES_MAX;
-        let (until, mut looked) = (Instant::now() + FORWARD_WITHIN, None::<Instant>);
-        while folder.exists() && is_little && Instant::now() < until {
+        let spilled = || {
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum::<u64>()
+        };
+        let (begin, all, mut looked) = (Instant::now(), spilled(), None::<Instant>);
+        let (mut least, mut progress) = (all, begin);
+        while folder.exists() {
+            let left = spilled();
+            if left < least {
+                (least, progress) = (left, Instant::now());
+            }
+            let passed = begin.elapsed();
+            let until = passed.mul_f64(all as f64 / (all - least).max(1) as f64);
+            let is_slow = passed >= FORWARD_STILL && until > FORWARD_WITHIN;
+            if is_slow || progress.elapsed() >= FORWARD_STILL || passed >= FORWARD_WITHIN {
+                break;
+            }
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
                 if !self.is_there() {
                     break;
@@ -153,29 +185,64 @@ impl AskedNode {
         !folder.exists()
     }
 
-    /// Whether something listens where the node is.
+    /// Whether something listens where a node is.
     fn is_there(&self) -> bool {
-        let addresses = self.node.addresses[0].to_socket_addrs().into_iter().flatten();
-        addresses.into_iter().any(|at| TcpStream::connect_timeout(&at, THERE_WITHIN).is_ok())
+        let addresses = self.node.addresses.iter().flat_map(|at| at.to_socket_addrs());
+        addresses.flatten().any(|at| TcpStream::connect_timeout(&at, THERE_WITHIN).is_ok())
     }
 
-    /// Asks it. Frames from `below` on are cut off at the node first.
+    /// Whether several nodes share the frames.
+    pub(crate) fn is_dealt(&self) -> bool {
+        self.node.addresses.len() > 1
+    }
+
+    /// Asks for the header of its files, and for how long nothing has come there: nothing is cut.
+    ///
+    /// # Errors
+    /// It does not answer, or the run cannot go on with what it says.
+    pub(crate) fn look(&self) -> Result<Option<(FileHeader, u64)>, RecorderError> {
+        let mut found: Option<(FileHeader, u64)> = None;
+        for index in 0..self.node.addresses.len() {
+            let left = self.ask_one(index, StreamSession::ask)?;
+            let Some(header) = left.header else { continue };
+            let age_ns = found.as_ref().map_or(u64::MAX, |(_, age_ns)| *age_ns);
+            let header = found.map_or(header, |(header, _)| header);
+            found = Some((header, left.age_ns.min(age_ns)));
+        }
+        Ok(found)
+    }
+
+    /// Asks it. Frames from `below` on are cut off at the node first; several nodes cut off all
+    /// behind the first number that none of them has, too.
     ///
     /// # Errors
     /// It does not answer, or the run cannot go on with what it says.
     pub(crate) fn ask(&self, below: u64) -> Result<NodeLeft, RecorderError> {
-        let mut link = self.link(0)?;
         match below {
-            u64::MAX => link.session.ask(),
-            below => link.session.ask_below(below),
+            _ if self.is_dealt() => node_shares::ask(self, below),
+            u64::MAX => self.ask_one(0, StreamSession::ask),
+            below => self.ask_one(0, |session| session.ask_below(below)),
         }
+    }
+
+    /// Asks the node with that index.
+    ///
+    /// # Errors
+    /// As [`AskedNode::ask`].
+    pub(crate) fn ask_one(
+        &self,
+        index: usize,
+        ask: impl FnOnce(&mut StreamSession),
+    ) -> Result<NodeLeft, RecorderError> {
+        let mut link = self.link(index, 0)?;
+        ask(&mut link.session);
         let mut talk = Talk::new(link);
         let of_stream = until_ended(&mut talk, ASK_WITHIN, |link| {
             let (moved, left) = answer(link)?;
             Ok((0, moved, left))
         });
         let left = of_stream.and_then(|of_stream| self.read(of_stream, &talk.link.session));
-        left.map_err(|why| self.failed(why))
+        left.map_err(|why| self.failed(index, why))
     }
 
     /// Reads what the node has said in that session.
@@ -187,7 +254,11 @@ impl AskedNode {
         of_stream: LeftOfStream,
         session: &StreamSession,
     ) -> Result<NodeLeft, Failed> {
-        let left = NodeLeft::read(of_stream, session.next(), session.generation());
+        let (next, generation) = (session.next(), session.generation());
+        let left = match self.is_dealt() {
+            true => NodeLeft::read_part(of_stream, next, generation),
+            false => NodeLeft::read(of_stream, next, generation),
+        };
         let left = left.map_err(|why| (why, false))?;
         let header = left.header.as_ref().unwrap_or(&self.header);
         match (header.run, header.stream, header.variant) == (self.run, self.stream, self.variant) {
@@ -196,20 +267,25 @@ impl AskedNode {
         }
     }
 
-    fn failed(&self, (why, may_pass): Failed) -> RecorderError {
-        let (name, address) = (self.name.clone(), self.node.shown());
+    pub(crate) fn failed(&self, index: usize, (why, may_pass): Failed) -> RecorderError {
+        let (name, address) = (self.name.clone(), self.node.addresses[index].clone());
         // With a spill, a new run is recorded while the node is away.
         RecorderError::NodeLeft { name, address, why, may_pass: may_pass && !self.has_spill }
     }
 
-    /// A session of which `first` is the first frame.
-    fn link(&self, first: u64) -> Result<StoreLink, RecorderError> {
-        let failed = |error| self.failed((system("the storage link")(error).to_string(), true));
+    /// The system refuses what the link to the node of that index needs.
+    fn broken(&self, index: usize, error: io::Error) -> RecorderError {
+        self.failed(index, (system("the storage link")(error).to_string(), true))
+    }
+
+    /// A session with the node of that index, of which `first` is the first frame.
+    fn link(&self, index: usize, first: u64) -> Result<StoreLink, RecorderError> {
+        let failed = |error| self.broken(index, error);
         let mut random = SystemEntropy;
         let mut bits = || random.random_u64().map_err(failed);
-        let peer = self.node.peers().map_err(failed)?.swap_remove(0);
+        let peer = self.node.peers().map_err(failed)?.swap_remove(index);
         let dialer = Dialer::new(peer).map_err(failed)?;
-        self.link_over(Box::new(dialer), (bits()?.max(1), bits()?), first)
+        self.link_over(Box::new(dialer), (bits()?.max(1), bits()?), (index, first))
     }
 
     /// The same over these connections, with that number, and a seed that draws its waits.
@@ -217,9 +293,9 @@ impl AskedNode {
         &self,
         dial: Box<dyn Dial>,
         (session, seed): (u64, u64),
-        first: u64,
+        (index, first): (usize, u64),
     ) -> Result<StoreLink, RecorderError> {
-        let failed = |error| self.failed((system("the storage link")(error).to_string(), true));
+        let failed = |error| self.broken(index, error);
         let config = StreamConfig {
             name: self.name.clone(),
             program: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -229,11 +305,11 @@ impl AskedNode {
             variant: self.variant,
             buffer_bytes: 0,
             first,
-            is_dealt: false,
+            is_dealt: self.is_dealt(),
         };
         let session = StreamSession::new(config, session, seed);
         let session = session.map_err(|reason| failed(io::Error::other(reason)))?;
-        Ok(StoreLink::new(dial, session, self.node.addresses[0].clone()))
+        Ok(StoreLink::new(dial, session, self.node.addresses[index].clone()))
     }
 
     /// What it has, for finding out where a run goes on that has folders beside it.
@@ -268,26 +344,31 @@ impl AskedNode {
         let (got, expected) = (left.sequence, from.sequence);
         if got != expected {
             let why = format!("it has frames up to {got}, and the run goes on at {expected}");
-            return Err(self.failed((why, true)));
+            return Err(self.failed(0, (why, true)));
         }
         from.positions.add(left.positions.records());
         from.places[self.target] = ResumedPlace { caught_up, ..left.place() };
         Ok(())
     }
 
-    /// Sends it what it lacks.
+    /// Sends it what it lacks; the first of several nodes gets all of that.
     fn send(&self, from: &Resumable) -> Result<CaughtUp, RecorderError> {
-        let unread = |why: String| self.failed((format!("what it lacks: {why}"), true));
+        let unread = |why: String| self.failed(0, (format!("what it lacks: {why}"), true));
         let ResumedPlace { end, caught_up: CaughtUp { place, .. }, .. } = from.places[self.target];
         let (epoch, superseded) = (from.epoch, from.superseded.clone());
         let header = FileHeader { epoch, superseded, ..self.header.clone() };
-        let mut link = self.link(end)?;
-        link.session.made(from.sequence);
-        link.header = header.encode();
+        let is_dealt = self.is_dealt();
+        let mut link = self.link(0, if is_dealt { 0 } else { end })?;
+        link.session.made(if is_dealt { MADE_MAX } else { from.sequence });
+        let part = DealtPart { number: 0, count: self.node.addresses.len() as u32, first_item: 0 };
+        link.header = match is_dealt {
+            true => header_of_part(&header, &self.target_name, part),
+            false => header.encode(),
+        };
         let copies =
             from.lacking(self.target, header).map_err(|error| unread(error.to_string()))?;
-        let (frames, bytes) =
-            send_copies(link, copies, from.sequence).map_err(|why| self.failed(why))?;
+        let end = (!is_dealt).then_some(from.sequence);
+        let (frames, bytes) = send_copies(link, copies, end).map_err(|why| self.failed(0, why))?;
         Ok(CaughtUp { place, frames, bytes })
     }
 
@@ -336,7 +417,7 @@ impl NodeQuestion {
     /// The node cannot say where the run goes on.
     ///
     /// # Panics
-    /// No target is a storage node that the run needs, or it needs folders, too.
+    /// No target is a storage node that the run needs, or it needs folders, or several nodes.
     pub fn new(
         config: &RecorderConfig,
         name: &str,
@@ -346,7 +427,8 @@ impl NodeQuestion {
         let targets = config.targets();
         assert!(!needs_folders(&targets), "a run that needs no folder");
         let asked = AskedNode::all_of(config, &targets, name)?.pop().expect("a storage node");
-        let mut link = asked.link_over(dial, (session, seed), 0)?;
+        assert!(!asked.is_dealt(), "one node has all frames");
+        let mut link = asked.link_over(dial, (session, seed), (0, 0))?;
         link.session.ask();
         Ok(Self { asked, targets, talk: Talk::new(link) })
     }
@@ -399,18 +481,26 @@ fn until_ended<T>(
     }
 }
 
-/// Sends frames over a link, until all below `end` are durable. Returns how many, and their bytes.
-fn send_copies(link: StoreLink, mut copies: Copies, end: u64) -> Result<(u64, u64), Failed> {
+/// Sends frames over a link, until all below `end` are durable; to one of several nodes, all of
+/// them, each as an item. Returns how many, and their bytes.
+fn send_copies(
+    link: StoreLink,
+    mut copies: Copies,
+    end: Option<u64>,
+) -> Result<(u64, u64), Failed> {
     let unread = |error: &dyn std::fmt::Display| (format!("what it lacks: {error}"), true);
-    let mut frames: VecDeque<Outgoing> = VecDeque::new();
+    let (mut frames, is_dealt) = (VecDeque::<Outgoing>::new(), end.is_none());
     let (mut was_open, mut count, mut bytes, mut sent_bytes) = (false, 0, 0, 0);
+    let (mut first_item, mut is_read) = (0, false);
     until_ended(&mut Talk::new(link), SEND_WITHIN, |link| {
         let durable = link.session.durable();
-        if durable >= end {
+        let end = end.or((is_read && was_open).then_some(first_item + count));
+        if end.is_some_and(|end| durable >= end) {
             return Ok((0, 0, Some((count, bytes))));
         }
         match link.session.is_open() {
-            true => was_open = true,
+            true if !was_open => (was_open, first_item) = (true, link.session.next()),
+            true => {}
             false if !was_open => return Ok((durable, 0, None)),
             // What it has by now is asked for at the next attempt.
             false => return Err(("the connection broke".to_owned(), true)),
@@ -418,14 +508,17 @@ fn send_copies(link: StoreLink, mut copies: Copies, end: u64) -> Result<(u64, u6
         let sent = link.feed.sent_frames().min(frames.len());
         frames.drain(..sent);
         link.feed.released(sent);
-        if frames.is_empty()
-            && !link.feed.is_within_frame()
-            && let Some(file) = copies.next_file().map_err(|error| unread(&error))?
-        {
-            let reader = FileReader::open(&file).map_err(|error| unread(&error))?;
-            let frame = outgoing(&reader, 0).map_err(|error| unread(&error))?;
-            (count, bytes) = (count + 1, bytes + frame.bytes());
-            frames.push_back(frame);
+        if frames.is_empty() && !link.feed.is_within_frame() && !is_read {
+            match copies.next_file().map_err(|error| unread(&error))? {
+                None => is_read = true,
+                Some(file) => {
+                    let reader = FileReader::open(&file).map_err(|error| unread(&error))?;
+                    let mut frame = outgoing(&reader, 0).map_err(|error| unread(&error))?;
+                    frame.item = is_dealt.then_some(first_item + count);
+                    (count, bytes) = (count + 1, bytes + frame.bytes());
+                    frames.push_back(frame);
+                }
+            }
         }
         let sent = link.send(&frames, None);
         if !frames.is_empty() {
@@ -442,12 +535,26 @@ impl NodeLeft {
     /// The run has ended there, or it is no description.
     fn read(of_stream: LeftOfStream, sequence: u64, generation: u64) -> Result<Self, String> {
         let mut positions = Positions::default();
+        let LeftOfStream { frames, events, file_bytes: bytes, .. } = of_stream;
+        let (numbers, parts) = (Vec::new(), Vec::new());
         if of_stream.file.is_empty() {
             if sequence > 0 {
                 return Err(format!("it has frames below {sequence}, and does not say of what"));
             }
             let (header, age_ns, ledger) = (None, 0, Ledger::new(0));
-            return Ok(Self { header, age_ns, sequence, generation, ledger, positions, of_stream });
+            return Ok(Self {
+                header,
+                age_ns,
+                sequence,
+                generation,
+                ledger,
+                positions,
+                frames,
+                events,
+                bytes,
+                numbers,
+                parts,
+            });
         }
         if of_stream.has_ended {
             return Err("the run has ended there".to_owned());
@@ -465,8 +572,32 @@ impl NodeLeft {
         let listed = reader.listed_positions().map_err(failed)?;
         positions.add(&listed.map(|(_, positions)| positions).unwrap_or_default());
         let (header, age_ns) = (Some(reader.header().clone()), of_stream.age_ns);
-        drop(reader);
-        Ok(Self { header, age_ns, sequence, generation, ledger, positions, of_stream })
+        Ok(Self {
+            header,
+            age_ns,
+            sequence,
+            generation,
+            ledger,
+            positions,
+            frames,
+            events,
+            bytes,
+            numbers,
+            parts,
+        })
+    }
+
+    /// The same of one of several nodes, which has counted that many items.
+    ///
+    /// # Errors
+    /// As [`NodeLeft::read`].
+    fn read_part(left: LeftOfStream, items: u64, generation: u64) -> Result<Self, String> {
+        if left.file.is_empty() {
+            return Self::read(left, items, generation);
+        }
+        let (numbers, file) = node_shares::decode(&left.file)?;
+        let left = LeftOfStream { file: file.to_vec(), ..left };
+        Ok(Self { numbers, ..Self::read(left, items, generation)? })
     }
 
     /// Above those of all frames there, and not below the generation that was granted.
@@ -477,9 +608,8 @@ impl NodeLeft {
     }
 
     fn place(self) -> ResumedPlace {
-        let Self { sequence: end, ledger, of_stream, .. } = self;
-        let LeftOfStream { frames, events, file_bytes: bytes, .. } = of_stream;
-        ResumedPlace { end, ledger, frames, events, bytes, ..ResumedPlace::default() }
+        let Self { sequence: end, ledger, frames, events, bytes, parts, .. } = self;
+        ResumedPlace { end, ledger, frames, events, bytes, parts, ..ResumedPlace::default() }
     }
 }
 
@@ -487,143 +617,17 @@ impl NodeLeft {
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// How long a node is sent what it lacks of which nothing goes or becomes durable.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
-/// How long a run waits until what it has spilled is forwarded, and how much that may be: otherwise
-/// a new run begins.
-const FORWARD_WITHIN: Duration = Duration::from_secs(10);
+/// How long a run waits until what it has spilled is forwarded, less than `run.resume` unless set,
+/// and how long while no file of it is: otherwise a new run begins.
+const FORWARD_WITHIN: Duration = Duration::from_secs(50);
+const FORWARD_STILL: Duration = Duration::from_secs(10);
 const FORWARD_POLL: Duration = Duration::from_millis(100);
 /// How often it is looked meanwhile whether the node is there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const THERE_WITHIN: Duration = Duration::from_secs(1);
-const SPILLED_BYTES_MAX: u64 = 256 << 20;
+/// Above the number of any item: what a node has may have been sent by another session.
+const MADE_MAX: u64 = 1 << 62;
 const POLL: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
-mod tests {
-    use catchment_frame::{Position, close_behind};
-
-    use super::*;
-    use crate::config::SourceConfig;
-
-    fn config(targets: Vec<TargetConfig>) -> RecorderConfig {
-        let source = SourceConfig::over_session("camera", "127.0.0.1:7300".parse().unwrap());
-        let run_id = Some(RunId([7; 16]));
-        RecorderConfig { targets, run_id, ..RecorderConfig::new("".into(), vec![source]) }
-    }
-
-    fn node() -> TargetConfig {
-        let place = Place::Node(NodeConfig::at("127.0.0.1:7100"));
-        TargetConfig { place, ..TargetConfig::folder("node", "".into()) }
-    }
-
-    fn asked(config: &RecorderConfig) -> Result<Vec<(usize, String)>, String> {
-        let targets = config.targets();
-        let all =
-            AskedNode::all_of(config, &targets, "run-1").map_err(|error| error.to_string())?;
-        Ok(all.into_iter().map(|one| (one.target, one.name)).collect())
-    }
-
-    #[test]
-    fn each_required_node_that_has_all_frames_is_asked() {
-        let folder = || TargetConfig::folder("here", "runs".into());
-        let unneeded = || TargetConfig { required: false, ..node() };
-        let name = || "run-1".to_owned();
-        for (targets, expected) in [
-            (vec![node()], vec![(0, name())]),
-            (vec![folder()], vec![]),
-            (vec![folder(), node()], vec![(1, name())]),
-            (vec![unneeded(), folder()], vec![]),
-            (vec![node(), folder(), node()], vec![(0, name()), (2, name())]),
-        ] {
-            assert_eq!(asked(&config(targets)), Ok(expected));
-        }
-        let several = ["a:1", "b:1"].map(str::to_owned).to_vec();
-        let several = Place::Node(NodeConfig { addresses: several, ..NodeConfig::at("") });
-        let spilled = tempfile::tempdir().unwrap();
-        let spill = Some(SpillConfig { folder: spilled.path().to_owned(), bytes_max: 1 << 30 });
-        let spilling = || TargetConfig { spill: spill.clone(), ..node() };
-        assert_eq!(asked(&config(vec![spilling()])), Ok(vec![(0, name())]));
-        std::fs::create_dir(spilled.path().join("run-1")).unwrap();
-        for (targets, why) in [
-            (vec![node(), node()], "none is a folder"),
-            (vec![TargetConfig { place: several, ..node() }, folder()], "share its frames"),
-            (vec![spilling()], "is in the spill"),
-        ] {
-            let refused = asked(&config(targets)).expect_err(why);
-            assert!(refused.starts_with("cannot continue run-1: ") && refused.contains(why));
-        }
-        let unknown = RecorderConfig { run_id: None, ..config(vec![node()]) };
-        assert!(asked(&unknown).is_err_and(|why| why.contains("identity")));
-    }
-
-    /// What a node says of a run with one source and frames below number 12, in epoch 4.
-    fn said() -> LeftOfStream {
-        let config = config(vec![node()]);
-        let schema = crate::schema::schema(&config).unwrap().into();
-        let header = OfRun::of(&config).header(RunId([7; 16]), &schema, 0);
-        let header = FileHeader { epoch: 4, locator: false, ..header };
-        let mut ledger = Ledger::new(1);
-        ledger.sources[0][Entry::FragmentsReceived] = 30;
-        ledger.sources[0][Entry::FragmentsRecorded] = 30;
-        let mut positions = Positions::default();
-        let what = Position::LINK;
-        positions.add(&[Position { source: 0, what, session: 5, position: 30 }]);
-        let mut file = header.encode();
-        let reader = FileReader::open(&file).unwrap();
-        let closing = close_behind(&reader, 0, (&ledger, &ledger), &positions).unwrap();
-        drop(reader);
-        file.resize(closing.offset as usize, 0);
-        file.extend_from_slice(&closing.bytes);
-        let (has_ended, age_ns) = (false, 1);
-        LeftOfStream { file, has_ended, age_ns, frames: 11, events: 9, file_bytes: 4_096 }
-    }
-
-    #[test]
-    fn the_run_goes_on_where_the_node_says_above_its_epoch_and_generation() {
-        for (generation, epoch) in [(2, 5), (9, 9)] {
-            let here = TargetConfig::folder("here", "runs".into());
-            let here = TargetConfig { required: false, ..here };
-            let config = config(vec![node(), here]);
-            let targets = config.targets();
-            let [asked] = &AskedNode::all_of(&config, &targets, "run-1").unwrap()[..] else {
-                panic!("one node")
-            };
-            let left = NodeLeft::read(said(), 12, generation).unwrap();
-            let elsewhere = asked.elsewhere(&left);
-            assert_eq!((elsewhere.end, elsewhere.header.epoch), (12, epoch - 1));
-            let from = asked.resumable(left, &targets);
-            assert_eq!((from.run, from.sequence, from.epoch), (RunId([7; 16]), 12, epoch));
-            assert_eq!(from.superseded, [Superseded { stream: 0, epoch, sequence: 12 }]);
-            assert_eq!(from.positions.of(0, Position::LINK, 5), Some(30));
-            let [place, other] = &from.places[..] else { panic!("two places") };
-            assert!(other.left_out.is_some() && place.left_out.is_none());
-            assert_eq!((place.end, place.frames, place.events), (12, 11, 9));
-            let counts = &place.ledger.sources[0];
-            assert_eq!(counts[Entry::FragmentsRecorded], 30);
-            assert_eq!(counts[Entry::FragmentsDurable], 30);
-        }
-    }
-
-    #[test]
-    fn whatever_a_node_says_is_a_description_or_refused() {
-        let why = |left: LeftOfStream| NodeLeft::read(left, 12, 1).map(drop).unwrap_err();
-        assert!(why(LeftOfStream::default()).contains("frames below 12"));
-        let nothing = NodeLeft::read(LeftOfStream::default(), 0, 3).unwrap();
-        assert_eq!((nothing.header.is_none(), nothing.epoch()), (true, 3));
-        let ended = LeftOfStream { has_ended: true, ..said() };
-        assert_eq!(why(ended), "the run has ended there");
-        let file = said().file;
-        // Without its table nothing is known of what was counted.
-        for bytes in 0..file.len() {
-            let cut = LeftOfStream { file: file[..bytes].to_vec(), ..said() };
-            assert!(NodeLeft::read(cut, 12, 1).is_err(), "{bytes} bytes");
-        }
-        let mut random = catchment_fixtures::Random::new(1);
-        for _ in 0..2_000 {
-            let mut file = file.clone();
-            let at = random.index(file.len());
-            file[at] ^= 1 << random.index(8);
-            // It may be in bytes that say nothing.
-            let _left = NodeLeft::read(LeftOfStream { file, ..said() }, 12, 1);
-        }
-    }
-}
+mod tests;

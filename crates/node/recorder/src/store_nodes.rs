@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use catchment_frame::{DealtPart, FileFrames, FileHeader};
 use catchment_model::RunId;
 use catchment_sender::SenderState;
+use catchment_storage::PartLeft;
 use catchment_wire::storage_link::StoredFiles;
 use parking_lot::Mutex;
 
@@ -43,6 +44,8 @@ pub(crate) const AWAY_NS: u64 = 1_000_000_000;
 const DEAL_BYTES_MAX: u64 = 8 << 20;
 /// The share of what is held that goes to a node in a row: each has several such rows under way.
 const DEAL_SHARE: u64 = 8;
+/// Above the number of any item.
+const ITEMS_MAX: u64 = 1 << 62;
 /// Spilled frames that are under way to several nodes at once, at most.
 const SPILLED_MAX: usize = 1024;
 
@@ -127,6 +130,16 @@ impl LiveNode {
             frames_durable: AtomicU64::new(begins.frames),
             bytes_durable: AtomicU64::new(begins.bytes),
             numbers: Mutex::new(last.map(|last| (0, last))),
+            ..Self::new(address)
+        }
+    }
+
+    /// That of one of several nodes of a run that goes on.
+    pub(crate) fn behind_part(address: &str, part: &PartLeft) -> Self {
+        Self {
+            frames_durable: AtomicU64::new(part.frames),
+            bytes_durable: AtomicU64::new(part.bytes),
+            numbers: Mutex::new(part.numbers),
             ..Self::new(address)
         }
     }
@@ -217,6 +230,10 @@ impl StoreNode {
     /// How many of the oldest frames are durable there and need not be sent. `sent` are sent since
     /// it was connected.
     pub(crate) fn durable_frames(&self, sent: usize) -> usize {
+        // Which items these are is known once it has said how many it has.
+        if self.is_rewound {
+            return 0;
+        }
         let durable = self.link.session.durable();
         let is_durable =
             |held: &&Held| held.frame.ledger.is_some() && held.frame.item_end() <= durable;
@@ -410,7 +427,10 @@ impl StoreNodes {
 
     /// Each node says how many items it has before it gets any: another session may have sent some.
     pub(crate) fn rewind(&mut self) {
-        self.all.iter_mut().for_each(|node| node.is_rewound = true);
+        for node in &mut self.all {
+            node.is_rewound = true;
+            node.link.session.made(ITEMS_MAX);
+        }
     }
 
     /// What is held for the nodes, and in no spill, waits from now on, as does what comes.

@@ -120,7 +120,11 @@ impl StoreTarget {
         end: u64,
     ) -> Self {
         let live = &ledger.of_target().nodes;
-        let nodes = StoreNodes::new(node.links, live, node.hold_bytes, (node.run, ledger.stream()));
+        let of_run = (node.run, ledger.stream());
+        let mut nodes = StoreNodes::new(node.links, live, node.hold_bytes, of_run);
+        if end > 0 && nodes.are_several() {
+            nodes.rewind();
+        }
         Self {
             now_ns: 0,
             input,

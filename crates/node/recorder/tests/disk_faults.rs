@@ -2,13 +2,14 @@
 //! readable, discards are counted, and recording goes on when the disk is well again.
 
 use std::ops::Range;
+use std::path::Path;
 
 use crate::support;
 use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_fixtures::SmallDisk;
 use catchment_frame::FileReader;
 use catchment_model::Entry;
-use catchment_recorder::{Recorder, SpillConfig, State, TargetConfig};
+use catchment_recorder::{Recorder, RecorderConfig, SpillConfig, State, TargetConfig};
 use catchment_storage::{Run, Verdict, verify};
 use support::detector::{Detector, assert_readable, in_fault, small_frames};
 use support::{config, total};
@@ -87,11 +88,9 @@ fn a_folder_with_a_spill_has_each_frame_once_and_in_order_whichever_writes_fail(
         let folder = tempfile::tempdir().unwrap();
         let write_errors = errors.clone().map(|write| (write, libc::EIO)).collect();
         let plan = FaultPlan { write_errors, ..FaultPlan::default() };
-        let mut config = small_frames(&folder.path().join("runs"), Some(plan));
+        let (runs, spill) = (folder.path().join("runs"), folder.path().join("spill"));
+        let mut config = with_spill(&runs, &spill, 1 << 30, Some(plan));
         (config.write.file_bytes, config.write.sync_interval_ns) = (1 << 20, 2_000_000);
-        let spill = SpillConfig { folder: folder.path().join("spill"), bytes_max: 1 << 30 };
-        let runs = TargetConfig::folder("local", config.folder.clone());
-        config.targets = vec![TargetConfig { spill: Some(spill), ..runs }];
         let mut detector = Detector::start(config);
         (0..30).for_each(|_| detector.send_on(20));
         // Otherwise it may be that what was spilled is forwarded after the run's end.
@@ -105,14 +104,7 @@ fn a_folder_with_a_spill_has_each_frame_once_and_in_order_whichever_writes_fail(
         let received = total(&summary, Entry::FragmentsReceived);
         let books = [Entry::FragmentsRecorded, Entry::FragmentsDurable];
         assert_eq!(books.map(|entry| total(&summary, entry)), [received; 2], "{errors:?}");
-        let run = Run::open(&summary.folder).unwrap();
-        let mut numbers = Vec::new();
-        for file in run.files() {
-            let bytes = std::fs::read(file.path).unwrap();
-            let reader = FileReader::open(&bytes).unwrap();
-            numbers.extend(reader.frames().iter().map(|frame| frame.info.sequence));
-        }
-        assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{errors:?}: {numbers:?}");
+        assert_in_order(&summary.folder, &format!("{errors:?}"));
         assert_readable(&summary, Verdict::Balanced);
     };
     // The last ones of a file, and with them those of the next, which was begun by then.
@@ -123,6 +115,74 @@ fn a_folder_with_a_spill_has_each_frame_once_and_in_order_whichever_writes_fail(
             }
         }
     });
+}
+
+/// The frames of a run's files have all numbers, in their order.
+fn assert_in_order(folder: &Path, what: &str) {
+    let run = Run::open(folder).unwrap();
+    let mut numbers = Vec::new();
+    for file in run.files() {
+        let bytes = std::fs::read(file.path).unwrap();
+        let reader = FileReader::open(&bytes).unwrap();
+        numbers.extend(reader.frames().iter().map(|frame| frame.info.sequence));
+    }
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{what}: {numbers:?}");
+}
+
+/// The same in `runs`, with a spill of so many bytes beside it.
+fn with_spill(
+    runs: &Path,
+    spill: &Path,
+    bytes_max: u64,
+    plan: Option<FaultPlan>,
+) -> RecorderConfig {
+    let mut config = small_frames(runs, plan);
+    let spill = SpillConfig { folder: spill.to_owned(), bytes_max };
+    let runs = TargetConfig::folder("local", config.folder.clone());
+    config.targets = vec![TargetConfig { spill: Some(spill), ..runs }];
+    config
+}
+
+#[test]
+fn a_full_folder_with_a_spill_loses_nothing_and_gets_all_of_it_when_there_is_space() {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    let disks = [SmallDisk::in_memory("size=12m"), SmallDisk::ext4(image.path(), 24 << 20)];
+    for disk in disks.into_iter().flatten() {
+        let spill = tempfile::tempdir().unwrap();
+        let mut config = with_spill(disk.path(), spill.path(), 1 << 30, None);
+        config.write.file_bytes = 1 << 20;
+        let mut detector = Detector::start(config);
+        let forwarded = |recorder: &Recorder| {
+            let total = recorder.snapshot().targets[0].ledger.total();
+            [Entry::FragmentsForwarded, Entry::FragmentsSpilled].map(|entry| total[entry])
+        };
+        for _ in 0..2 {
+            detector.send(20);
+            disk.fill();
+            let is_full = |recorder: &Recorder| in_fault(&recorder.snapshot().targets[0].state);
+            while !is_full(&detector.recorder) {
+                detector.send_on(20);
+            }
+            detector.send_on(100);
+            // The spill has what the folder has no room for.
+            detector.wait(|one| one.snapshot().ledger.balance().fragments_in_flight == 0);
+            let [forwarded_before, spilled] = forwarded(&detector.recorder);
+            assert!(spilled > forwarded_before, "{spilled}");
+            disk.make_room();
+            detector.wait(|recorder| {
+                let [forwarded, spilled] = forwarded(recorder);
+                forwarded == spilled && recorder.snapshot().targets[0].state == State::Recording
+            });
+        }
+        detector.send(20);
+        let summary = detector.stop();
+        let received = total(&summary, Entry::FragmentsReceived);
+        let books = [Entry::FragmentsRecorded, Entry::FragmentsDurable];
+        assert_eq!(books.map(|entry| total(&summary, entry)), [received; 2]);
+        assert_eq!(total(&summary, Entry::FragmentsDiscardedDisk), 0);
+        assert_in_order(&summary.folder, "in order");
+        assert_readable(&summary, Verdict::Balanced);
+    }
 }
 
 #[test]

@@ -71,7 +71,9 @@ pub use open::{EXTENSION, FileProblem};
 pub use reduce::{ReduceOptions, ReduceReport, Reduction, Selection, reduce};
 pub use reframe::{Done, Rebuilt, ReframeOptions, reframe};
 pub use repair::{FileRepair, Outcome, RepairReport, repair};
-pub use resume::{CaughtUp, Copies, Elsewhere, Interrupted, Resumable, ResumedPlace, RunPlace};
+pub use resume::{
+    CaughtUp, Copies, Elsewhere, Interrupted, PartLeft, Resumable, ResumedPlace, RunPlace,
+};
 pub use run::{EventCounts, FileInfo, Frame, Run, RunOptions};
 pub use run_files::Refreshed;
 pub use trend::{TREND_SUFFIXES, Trend, TrendKind};

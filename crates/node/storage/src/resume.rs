@@ -115,6 +115,17 @@ pub struct CaughtUp {
     pub bytes: u64,
 }
 
+/// What one of several nodes has of a place whose frames they share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartLeft {
+    /// Its frames.
+    pub frames: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// The lowest and the highest of their numbers.
+    pub numbers: Option<(u64, u64)>,
+}
+
 /// What a place has of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResumedPlace {
@@ -143,6 +154,8 @@ pub struct ResumedPlace {
     pub events: u64,
     /// Bytes of its files.
     pub bytes: u64,
+    /// Of a place that several nodes share: what each of them has.
+    pub parts: Vec<PartLeft>,
     /// What it got from another place.
     pub caught_up: CaughtUp,
 }
@@ -281,7 +294,8 @@ impl Interrupted {
                 place.as_mut().ok().filter(|place| place.is_required).map(|of| (number, of)),
             );
         }
-        required.iter_mut().for_each(|(_, place)| place.find_end(synced, &before));
+        let below = self.below;
+        required.iter_mut().for_each(|(_, place)| place.find_end(synced, &before, below));
         let required: Vec<_> = required.iter().map(|(number, place)| (*number, &**place)).collect();
         let mut catch_up = match catches_up {
             true => CatchUp::of(&required, &before),

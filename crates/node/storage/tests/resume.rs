@@ -197,8 +197,32 @@ fn a_part_of_a_target_goes_on_behind_its_items_whatever_their_numbers() {
         let places = [RunPlace { is_dealt: true, ..place(made.path(), true) }];
         let from = Interrupted::find(&places).and_then(Interrupted::take).expect("it goes on");
         let place = &from.places[0];
-        assert_eq!((place.items, place.frames, place.next_index), (items, frames, 2));
+        // A file that counts items which are gone would be in the way of all behind it.
+        let next_index = if before > 3 { 1 } else { 2 };
+        assert_eq!((place.items, place.frames, place.next_index), (items, frames, next_index));
         assert!(Run::open(made.path()).expect("opens").closed());
+        assert!(before <= 3 || made.files[1].with_extension("superseded").exists());
+    }
+}
+
+#[test]
+fn a_part_is_cut_at_its_first_item_with_a_number_that_is_not_the_runs() {
+    let info = |info: FrameInfo| FrameInfo { sequence: (info.sequence + 3) % 6, ..info };
+    // Files with 3, 4, 5 and 0, 1, 2.
+    for (below, items, files) in [(6, 6, 2), (5, 2, 1), (3, 0, 1)] {
+        let made = Recipe { info, ..recipe() }.make();
+        for (path, first_item) in made.files.iter().zip([0, 3]) {
+            let part = serde_json::json!({ "number": 0, "count": 2, "first_item": first_item });
+            change_header(path, 3, |metadata| metadata["part"] = part);
+        }
+        let places = [RunPlace { is_dealt: true, ..place(made.path(), true) }];
+        for _ in 0..2 {
+            let found = Interrupted::find(&places).and_then(|found| found.take_below(below));
+            let place = &found.expect("it goes on").places[0];
+            assert_eq!((place.items, place.frames, place.next_index), (items, items, files));
+        }
+        let sum = audit(&Run::open(made.path()).expect("opens")).expect("an audit");
+        assert!(sum.problems.is_empty(), "{below}: {sum:?}");
     }
 }
 

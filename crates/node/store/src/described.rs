@@ -1,16 +1,33 @@
 //! A storage node's description of a stream, sent to a sender that asks (section 5 of
-//! docs/spec/storage-link.md): a frame file without frames.
+//! docs/spec/storage-link.md): a frame file without frames; before it, of a part of the run's
+//! frames, their numbers.
 
-use catchment_frame::{FileHeader, FileReader, FrameError, close_behind};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use catchment_disk::ReadFile;
+use catchment_frame::{FileHeader, FileReader, FrameError, FrameKind, close_behind, frame_ledger};
+use catchment_model::Ledger;
 use catchment_storage::Resumable;
 use catchment_wire::session::{Encoder, Fields as _};
 use catchment_wire::storage_link::{LEFT_BYTES_MAX, LEFT_PARTS_MAX, Left, LeftPart};
 
+/// What a sender asks of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// What there is from that number on is cut off first; `u64::MAX`: nothing is.
+    pub(crate) below: u64,
+    /// Of a part: the numbers whose counts are wanted; none: those of all frames.
+    pub(crate) numbers: Option<Range<u64>>,
+}
+
 /// What there is of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Description {
+    /// Which question it answers.
+    pub(crate) question: Option<Question>,
     /// Empty if nothing is.
-    file: Vec<u8>,
+    bytes: Vec<u8>,
     has_ended: bool,
     /// For how long nothing had come when it was looked at.
     pub(crate) age_ns: u64,
@@ -20,6 +37,11 @@ pub(crate) struct Description {
 }
 
 impl Description {
+    /// That of a stream of which there is nothing.
+    pub(crate) fn of_nothing(question: &Question) -> Self {
+        Self { question: Some(question.clone()), ..Self::default() }
+    }
+
     /// That of a stream whose files have such headers, and were closed as `from`; whether it has
     /// ended, and for how long nothing had come.
     ///
@@ -29,6 +51,7 @@ impl Description {
         header: &FileHeader,
         from: &Resumable,
         (has_ended, age_ns): (bool, u64),
+        question: Question,
     ) -> Result<Self, String> {
         let place = from.places.first().ok_or("nothing was looked at")?;
         // The last one is of whoever goes on, and is its own to make.
@@ -38,18 +61,30 @@ impl Description {
         let header = FileHeader { epoch, superseded, locator: false, ..header.clone() };
         let mut file = header.encode();
         let failed = |error: FrameError| format!("cannot say what there is: {error}");
+        let (mut frames, mut events, file_bytes) = (place.frames, place.events, place.bytes);
+        let (mut ledger, mut bytes) = (place.ledger.clone(), Vec::new());
+        if header.part.is_some() {
+            let part = Part::of(&place.files, question.numbers.as_ref())?;
+            if let Some(counted) = part.counted {
+                (ledger, frames, events) = counted;
+            }
+            bytes.extend_from_slice(&(part.numbers.len() as u64).to_le_bytes());
+            let numbers = part.numbers.iter().flat_map(|&(first, last)| [first, last]);
+            bytes.extend(numbers.flat_map(u64::to_le_bytes));
+        }
         let reader = FileReader::open(&file).map_err(failed)?;
-        let closing = close_behind(&reader, 0, (&place.ledger, &place.ledger), &from.positions);
+        let closing = close_behind(&reader, 0, (&ledger, &ledger), &from.positions);
         let closing = closing.map_err(failed)?;
         drop(reader);
         file.resize(closing.offset as usize, 0);
         file.extend_from_slice(&closing.bytes);
-        if file.len() as u64 > LEFT_BYTES_MAX {
-            let bytes = file.len();
+        bytes.extend_from_slice(&file);
+        if bytes.len() as u64 > LEFT_BYTES_MAX {
+            let bytes = bytes.len();
             return Err(format!("cannot say what there is in {LEFT_BYTES_MAX} bytes, but {bytes}"));
         }
-        let (frames, events, file_bytes) = (place.frames, place.events, place.bytes);
-        Ok(Self { file, has_ended, age_ns, frames, events, file_bytes })
+        let question = Some(question);
+        Ok(Self { question, bytes, has_ended, age_ns, frames, events, file_bytes })
     }
 
     /// Writes the message with its bytes from `offset` on to the beginning of `out`. Returns its
@@ -61,7 +96,7 @@ impl Description {
     ) -> (usize, Option<usize>) {
         let fixed = Left {
             log: 0,
-            bytes: self.file.len() as u32,
+            bytes: self.bytes.len() as u32,
             offset: offset as u32,
             flags: if self.has_ended { Left::ENDED } else { 0 },
             age_ns: self.age_ns,
@@ -70,13 +105,62 @@ impl Description {
             file_bytes: self.file_bytes,
         };
         let mut message = Encoder::begin(out, number, &fixed);
-        let rest = self.file.get(offset..).unwrap_or_default();
+        let rest = self.bytes.get(offset..).unwrap_or_default();
         for part in rest.chunks(LeftPart::BYTES).take(LEFT_PARTS_MAX as usize) {
             let mut bytes = [0; LeftPart::BYTES];
             bytes[..part.len()].copy_from_slice(part);
             assert!(message.push(&LeftPart { bytes }), "as many as fit");
         }
         let next = offset + LEFT_PARTS_MAX as usize * LeftPart::BYTES;
-        (message.finish("", &[]), (next < self.file.len()).then_some(next))
+        (message.finish("", &[]), (next < self.bytes.len()).then_some(next))
+    }
+}
+
+/// The frames of a part of a run's.
+struct Part {
+    /// The first and the last number of those that follow each other, in the order of items.
+    numbers: Vec<(u64, u64)>,
+    /// What those count whose numbers are asked for, how many they are, and their events.
+    counted: Option<(Ledger, u64, u64)>,
+}
+
+impl Part {
+    /// Those in files, which are closed. An item that stands in two of them is one.
+    fn of(files: &[PathBuf], wanted: Option<&Range<u64>>) -> Result<Self, String> {
+        let mut part = Self { numbers: Vec::new(), counted: None };
+        let mut items = 0;
+        for path in files {
+            let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+            let reader = ReadFile::open(path).map_err(|error| failed(&error))?;
+            let reader = FileReader::open(reader).map_err(|error| failed(&error))?;
+            let begins = reader.header().part.map_or(items, |part| part.first_item);
+            let known = items.saturating_sub(begins) as usize;
+            let sources = reader.header().schema.sources.len();
+            if wanted.is_some() {
+                part.counted.get_or_insert_with(|| (Ledger::new(sources), 0, 0));
+            }
+            for (index, frame) in reader.frames().iter().enumerate().skip(known) {
+                let (first, last) = frame.info.numbers();
+                match part.numbers.last_mut() {
+                    Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
+                    _ => part.numbers.push((first, last)),
+                }
+                let counted = part.counted.as_mut();
+                if let Some((sum, frames, events)) =
+                    counted.filter(|_| wanted.is_some_and(|wanted| wanted.contains(&first)))
+                {
+                    let (ledger, errors) = frame_ledger(&reader, index);
+                    if let Some(error) = errors.first() {
+                        return Err(failed(error));
+                    }
+                    sum.add(&ledger);
+                    *frames += 1;
+                    *events +=
+                        if frame.info.kind == FrameKind::Events { frame.info.rows } else { 0 };
+                }
+            }
+            items = items.max(begins + reader.frames().len() as u64);
+        }
+        Ok(part)
     }
 }

@@ -20,6 +20,7 @@ use catchment_writer::{Disks, WriteCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::StoreConfig;
+use crate::described::Question;
 use crate::host::{Events, HasEnded, Host, HostDisks, OnThread, plan};
 use crate::items::Item;
 use crate::memory::{Reserved, buffered};
@@ -281,12 +282,12 @@ impl<H: Host> Manager<H> {
     }
 
     /// Closes the files of a stream that has no writer, and says why its last one has failed, if it
-    /// has. If its sender `asks`, frames from that number on are cut off, and what there is then is
+    /// has. If its sender `asks`, frames are cut off as it says, and what there is then is
     /// described.
     fn close_files(
         &mut self,
         key: &StreamKey,
-        asks: Option<u64>,
+        asks: Option<&Question>,
     ) -> Result<(Stored, Option<Fault>), NotOpened> {
         let later = NotOpened::Later;
         let (mut fault, mut before, mut stored, mut idle_ns) = (None, None, None, 0);
@@ -318,7 +319,11 @@ impl<H: Host> Manager<H> {
             // It begins behind what others have, and nothing of it was durable.
             (stored.sequence, stored.is_new) = (before.sequence, false);
         }
-        let below = asks.unwrap_or(u64::MAX);
+        let below = match asks.map_or(u64::MAX, |question| question.below) {
+            // It counts frames, not items.
+            below if key.is_dealt && below < u64::MAX => 0,
+            below => below,
+        };
         if let Some(before) = before.filter(|one| stored.sequence < one.sequence.min(below)) {
             let (got, expected) = (stored.sequence, before.sequence);
             let text = format!("the files have frames up to {got}, and {expected} were durable");
@@ -398,9 +403,9 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    fn open(&mut self, key: StreamKey, asks: Option<u64>) -> Result<OpenedStream, NotOpened> {
+    fn open(&mut self, key: StreamKey, asks: Option<Question>) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
-        let (mut stored, fault) = self.close_files(&key, asks)?;
+        let (mut stored, fault) = self.close_files(&key, asks.as_ref())?;
         let description = stored.described.take();
         let folders = self.folders_of(&key.name);
         make_folders(&folders)?;

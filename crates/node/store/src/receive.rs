@@ -9,7 +9,7 @@ use catchment_encoder::Buffers;
 use catchment_net::LinkAccess;
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::described::Description;
+use crate::described::{Description, Question};
 use crate::frames::StreamHeader;
 use crate::items::Item;
 use crate::sessions::Sessions;
@@ -18,9 +18,8 @@ use crate::state::{NodeState, StreamKey, StreamState};
 /// What the agent asks of the node, which makes folders and threads.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// A stream is to have a writer. If its sender asks what there is of it, the number from which
-    /// on frames are cut off first; `u64::MAX`: none.
-    Open(StreamKey, Option<u64>),
+    /// A stream is to have a writer. If its sender asks what there is of it, what it asks.
+    Open(StreamKey, Option<Question>),
     /// A stream's sessions may be granted that writer generation, once it is on the disk.
     Keep(String, u64),
     /// Which streams of an earlier node are not closed.

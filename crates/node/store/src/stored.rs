@@ -10,7 +10,7 @@ use catchment_frame::{FILE_LIST_NAME, FileFrames, FileList, FileReader};
 use catchment_model::{Ledger, RunId};
 use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError};
 
-use crate::described::Description;
+use crate::described::{Description, Question};
 use crate::node::{index_of, remove_blank};
 use crate::receive::NotOpened;
 use crate::state::{StreamKey, StreamState};
@@ -96,12 +96,11 @@ pub(crate) struct Stored {
 }
 
 /// Closes the files of a stream behind their last whole frame without a gap, and describes them for
-/// a sender that asks. Its run goes on at that number, if there are more frames: those from there
-/// on are cut off. A stream that has ended stays as it is.
+/// a sender that asks, once frames are cut off as it says. A stream that has ended stays as it is.
 pub(crate) fn close_in(
     all: &[PathBuf],
     key: &StreamKey,
-    asks: Option<u64>,
+    asks: Option<&Question>,
 ) -> Result<Stored, NotOpened> {
     let mut folders = Vec::new();
     for folder in all {
@@ -120,7 +119,7 @@ pub(crate) fn close_in(
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
-            let (ledger, described) = (Ledger::new(0), asks.map(|_| Description::default()));
+            let (ledger, described) = (Ledger::new(0), asks.map(Description::of_nothing));
             let (files, has_ended, is_new) = (Vec::new(), false, true);
             let (sequence, next_index, lacks_end) = (0, 0, false);
             return Ok(Stored {
@@ -159,11 +158,13 @@ pub(crate) fn close_in(
     let has_ended = lists.peek().is_some() && lists.all(|list| list.ended.is_some());
     // Closing changes them.
     let (header, age_ns) = (asks.map(|_| header.clone()), age_ns(&folders));
-    let below = asks.filter(|_| !has_ended).unwrap_or(u64::MAX);
+    let below = asks.filter(|_| !has_ended).map_or(u64::MAX, |question| question.below);
     let mut resumed =
         found.take_below(below).map_err(|error| NotOpened::Later(error.to_string()))?;
-    let of_files = |header| Description::of(&header, &resumed, (has_ended, age_ns));
-    let described = header.map(of_files).transpose();
+    let of_files = |(header, question): (_, &Question)| {
+        Description::of(&header, &resumed, (has_ended, age_ns), question.clone())
+    };
+    let described = header.zip(asks).map(of_files).transpose();
     let described = described.map_err(NotOpened::Later)?;
     let place = resumed.places.swap_remove(0);
     Ok(Stored {

@@ -22,6 +22,7 @@ use crate::support::{catchment, free, free_ports, interrupt, started, stderr, st
 mod killed;
 mod network_folder;
 mod resumed;
+mod resumed_shared;
 mod shared;
 mod spilled;
 

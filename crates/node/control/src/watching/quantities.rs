@@ -72,10 +72,13 @@ const TARGET: [(&str, &str); 4] = [
     ("best_effort_waits_seconds", "The same, of a target that is best effort."),
 ];
 
-const SPILL: [(&str, &str); 1] = [(
-    "frames_lost",
-    "Spilled frames of a target that cannot be read again: their files are removed or damaged.",
-)];
+const SPILL: [(&str, &str); 2] = [
+    (
+        "frames_lost",
+        "Spilled frames of a target that cannot be read again: their files are removed or damaged.",
+    ),
+    ("fill", "How full the spill of a target is, 0 to 1."),
+];
 
 const FRONT_END: [(&str, &str); 7] = [
     ("alarms", "1 while a front-end raises an alarm, otherwise 0; of `NAME (ALARM)`."),

@@ -38,6 +38,8 @@ pub(super) fn read(
     read_devices(table, moment.devices.iter().filter(of_node));
     for spill in moment.spills {
         table.set_of("spill", &spill.target, "frames_lost", spill.frames_lost as f64);
+        let fill = spill.bytes_waiting as f64 / spill.bytes_max.max(1) as f64;
+        table.set_of("spill", &spill.target, "fill", fill);
     }
     // Also of a run that has ended: a target that it did not wait for may still have its disk hang.
     read_waits(table, moment);

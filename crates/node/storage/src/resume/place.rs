@@ -19,7 +19,7 @@ use crate::error::StorageError;
 use crate::open;
 use crate::repair::{self, Found, Outcome, rows_of};
 use crate::superseded::Bounds;
-use crate::whole::list_cut;
+use crate::whole::{list_cut, list_removed};
 
 /// How often it is looked whether a recorder that died still holds a file.
 const HELD_POLL: Duration = Duration::from_millis(20);
@@ -49,7 +49,7 @@ pub(super) struct Place {
     /// Of a required one: one above the number of the last frame that is kept.
     pub(super) end: u64,
     /// Of a part of a target: how many frames it has without a gap, and how many of each file are
-    /// kept.
+    /// kept, but for the files behind these.
     items: Option<u64>,
     retained: Vec<usize>,
     /// Of a required one: the damaged frame at its end, if there is one.
@@ -152,13 +152,13 @@ impl Place {
     }
 
     /// Finds the end of the frames of a required place that follow each other and are whole, from
-    /// `synced` on.
-    pub(super) fn find_end(&mut self, synced: u64, before: &Bounds) {
+    /// `synced` on; of a part, of those below a number.
+    pub(super) fn find_end(&mut self, synced: u64, before: &Bounds, below: u64) {
         if self.elsewhere.is_some() {
             return;
         }
         if self.items.is_some() {
-            (self.items, self.retained) = self.find_items();
+            (self.items, self.retained) = self.find_items(below);
             self.end = u64::MAX;
             return;
         }
@@ -185,21 +185,32 @@ impl Place {
     /// How many frames a part of a target has without a gap, and how many of each file those are.
     /// A file says how many were taken before its own: one that begins before the end of the file
     /// before it has frames that were sent again. Numbers say nothing of a frame that a power cut
-    /// took from between others, since they have gaps: those behind a hole do not count.
-    fn find_items(&self) -> (Option<u64>, Vec<usize>) {
-        let mut items = 0;
-        let mut retained = vec![0; self.files.len()];
-        for (found, retained) in self.files.iter().zip(&mut retained) {
+    /// took from between others, since they have gaps: those behind a hole do not count, nor do
+    /// those behind the first one that has `below` or a higher number.
+    fn find_items(&self, below: u64) -> (Option<u64>, Vec<usize>) {
+        let (mut items, mut retained) = (0, Vec::with_capacity(self.files.len()));
+        for found in &self.files {
             let begins = found.reader.header().part.map(|part| part.first_item);
             let Some(begins) = begins.filter(|&begins| begins <= items) else { break };
             let frames = found.reader.frames();
             let hole = first_hole(found).unwrap_or(u64::MAX);
-            let follow = frames.iter().take_while(|frame| frame.offset < hole).count();
+            let is_before =
+                |frame: &&FrameSummary| frame.offset < hole && frame.info.numbers().1 < below;
+            let follow = frames.iter().take_while(is_before).count();
             let bad = (0..follow).find(|&one| self.is_read(found) && is_bad(found, one));
-            *retained = bad.unwrap_or(follow);
-            items = begins + *retained as u64;
+            let count = bad.unwrap_or(follow);
+            retained.push(count);
+            items = begins + count as u64;
         }
         (Some(items), retained)
+    }
+
+    /// How many of a file's frames are kept of those before the run's end.
+    fn kept_of(&self, index: usize, superseded: &Bounds, end: u64) -> usize {
+        match self.items {
+            Some(_) => self.retained.get(index).copied().unwrap_or(0),
+            None => self.files[index].kept(superseded, end),
+        }
     }
 
     /// Whether the frames of a file are read, not those of one whose list is trusted.
@@ -253,8 +264,8 @@ impl Place {
         end: u64,
     ) -> Result<Positions, StorageError> {
         let mut newest = Positions::default();
-        for file in &self.files {
-            file.add_positions(file.kept(superseded, end.min(self.end)), &mut newest)?;
+        for (index, file) in self.files.iter().enumerate() {
+            file.add_positions(self.kept_of(index, superseded, end.min(self.end)), &mut newest)?;
         }
         Ok(newest)
     }
@@ -265,7 +276,8 @@ impl Place {
         of_run: &End,
         given_up: &GivenUp,
     ) -> Result<ResumedPlace, StorageError> {
-        if let Some(Elsewhere { end, ledger, .. }) = self.elsewhere {
+        if let Some(Elsewhere { end, ledger, .. }) = &self.elsewhere {
+            let (end, ledger) = (*end, ledger.clone());
             return Ok(ResumedPlace { end, ledger, ..ResumedPlace::default() });
         }
         let end = match self.is_required {
@@ -275,17 +287,23 @@ impl Place {
         let next_index = self.next_index;
         let mut place = ResumedPlace { next_index, end, ..ResumedPlace::default() };
         let mut kept = Vec::new();
-        let is_dealt = self.items.is_some();
         place.items = self.items.unwrap_or(0);
-        let retained = self.retained.into_iter().chain(std::iter::repeat(0));
-        for (file, retained) in self.files.into_iter().zip(retained) {
+        let all = 0..self.files.len();
+        let frames: Vec<usize> =
+            all.map(|index| self.kept_of(index, &of_run.superseded, end)).collect();
+        let mut files = self.files;
+        if self.items.is_some() {
+            // They count more items before their own than there are, and would for ever.
+            for found in files.drain(self.retained.len()..) {
+                leave_part(found)?;
+            }
+        }
+        for (file, frames) in files.into_iter().zip(frames) {
             let header = file.reader.header();
             place.next_index = place.next_index.max(header.file_index.saturating_add(1));
             if place.ledger.sources.is_empty() {
                 place.ledger = Ledger::new(header.schema.sources.len());
             }
-            let before_end = file.kept(&of_run.superseded, end);
-            let frames = if is_dealt { retained } else { before_end };
             let is_durable = is_listed(&self.listed, &file);
             let file = Kept::new((file, is_durable), frames, &mut place.ledger);
             let frames = &file.found.reader.frames()[..file.frames];
@@ -359,6 +377,18 @@ fn before_gap(files: &[Kept]) -> usize {
     let behind = files.len() - files.iter().rev().take_while(is_empty).count();
     let is_gap = |at: &usize| *at > 0 && index(&files[*at]) > index(&files[at - 1]) + 1;
     (behind..files.len()).find(is_gap).unwrap_or(files.len())
+}
+
+/// Keeps a file of a part under another name. The list of its folder no longer says that it is
+/// closed: another one gets its index.
+fn leave_part(found: Found) -> Result<(), StorageError> {
+    let Found { path, reader, .. } = found;
+    let (run, index) = (reader.header().run, reader.header().file_index);
+    drop(reader);
+    if let Some(folder) = path.parent() {
+        list_removed(folder, run, index)?;
+    }
+    supersede(&path)
 }
 
 /// Keeps a file under another name: it is the run's no longer.

@@ -13,6 +13,7 @@ use super::{
     Ended, IN_USE_MS, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX, Said, Session,
     Sessions,
 };
+use crate::described::Question;
 use crate::frames::HeaderParts;
 use crate::receive::{NotOpened, Order, Slot, Stream, Unopened};
 use crate::state::{Sender, StreamKey, StreamState};
@@ -76,9 +77,15 @@ impl Sessions {
         }
         let of_stream = StreamLog::read(&log.service)?;
         const CUTS: u32 = StreamLog::ASKS | StreamLog::CUTS;
-        if !matches!(of_stream.flags, 0 | StreamLog::DEALT | StreamLog::ASKS | CUTS) {
-            let (field, got) = ("flags", of_stream.flags.into());
-            return Err(Fault::Bound { field, min: 0, max: CUTS.into(), got });
+        const SUMS: u32 = StreamLog::ASKS | StreamLog::SUMS;
+        let is_dealt = of_stream.flags & StreamLog::DEALT != 0;
+        match of_stream.flags & !StreamLog::DEALT {
+            0 | StreamLog::ASKS | CUTS => {}
+            SUMS if is_dealt => {}
+            _ => {
+                let (field, got) = ("flags", of_stream.flags.into());
+                return Err(Fault::Bound { field, min: 0, max: CUTS.into(), got });
+            }
         }
         opening.log = Some((*log, of_stream));
         Ok(())
@@ -121,9 +128,10 @@ impl Sessions {
             is_dealt: flags & StreamLog::DEALT != 0,
         };
         let below = if flags & StreamLog::CUTS != 0 { log.made } else { u64::MAX };
-        let asks = (flags & StreamLog::ASKS != 0).then_some(below);
-        if let Some(below) = asks {
-            self.close_asked(&key, below)?;
+        let numbers = (flags & StreamLog::SUMS != 0).then_some(log.first..log.made);
+        let asks = (flags & StreamLog::ASKS != 0).then_some(Question { below, numbers });
+        if let Some(question) = &asks {
+            self.close_asked(&key, question)?;
         }
         let is_known = self.streams.contains_key(name);
         let is_full = !is_known && self.streams.len() >= STREAMS_MAX && !self.close_ended();
@@ -166,7 +174,10 @@ impl Sessions {
             }
             kept => stream.kept = kept,
         }
-        check_positions(stream, log, of_stream)?;
+        // What it asks of a part are numbers of frames, and positions count items.
+        if asks.is_none() || !key.is_dealt {
+            check_positions(stream, log, of_stream)?;
+        }
         stream.generation = generation;
         if asks.is_none() {
             // What it says of itself is of before.
@@ -178,12 +189,15 @@ impl Sessions {
     }
 
     /// Has the files of a stream closed whose sender is gone, unless that was done since then: for
-    /// another one, which asks what there is, and has no frames but those below that number.
-    fn close_asked(&mut self, key: &StreamKey, below: u64) -> Result<(), Ended> {
+    /// another one, which asks what there is.
+    fn close_asked(&mut self, key: &StreamKey, question: &Question) -> Result<(), Ended> {
         let Some(Slot::Ready(stream)) = self.streams.get(&key.name) else { return Ok(()) };
         let StreamState { key: own, idle_ns, is_given_up, has_ended, .. } = &*stream.state;
-        let has_more = stream.taken > below && !has_ended.load(Relaxed);
-        if own != key || stream.description.is_some() && !has_more {
+        let is_answered = stream.description.as_ref().is_some_and(|answer| match key.is_dealt {
+            true => answer.question.as_ref() == Some(question),
+            false => stream.taken <= question.below || has_ended.load(Relaxed),
+        });
+        if own != key || is_answered {
             return Ok(());
         }
         if self.by_name.contains_key(&key.name) {

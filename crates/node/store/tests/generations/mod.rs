@@ -5,7 +5,9 @@ mod left_out;
 mod unopened;
 
 use catchment_fixtures::hadtu_sources;
-use catchment_frame::{EntryNames, FileHeader, FileReader, FrameKind, Numbering, Schema};
+use catchment_frame::{
+    DealtPart, EntryNames, FileHeader, FileReader, FrameKind, Numbering, Schema,
+};
 use catchment_model::RunId;
 use catchment_wire::session::{
     Attach, Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection, Control, Encoder, Fields,
@@ -167,18 +169,28 @@ impl Sender {
 
     /// Opens the data connection, and describes the stream's files.
     fn attach(&mut self, address: SocketAddr) {
+        self.attach_with(address, None);
+    }
+
+    /// The same, of one of several nodes, if it is one.
+    fn attach_with(&mut self, address: SocketAddr, part: Option<DealtPart>) {
         let Welcome { session, ticket, .. } = self.welcome.expect("it is welcome");
         let mut data = TcpStream::connect(address).unwrap();
         data.write_all(&preamble(Connection::Data)).unwrap();
         self.data = Some(data);
         self.send(&Data::Attach(Attach { session, ticket, connection: 0 }));
-        let header = header();
+        let header = header(part);
         let open = Open { log: 0, header_bytes: header.len() as u32, offset: 0 };
         self.send(&Data::Open(open, &header));
     }
 
     /// Sends a frame without columns, which stands for one that was not kept.
     fn frame(&mut self, sequence: u64, generation: u64) {
+        self.item(sequence, generation, 0);
+    }
+
+    /// The same, as that item of a stream that is dealt.
+    fn item(&mut self, sequence: u64, generation: u64, item: u32) {
         let frame = Frame {
             log: 0,
             kind: FrameKind::SKIPPED.number(),
@@ -194,7 +206,7 @@ impl Sender {
             slice_count: 0,
             epoch: 0,
             columns_max: 0,
-            item: 0,
+            item,
             numbers: 1,
             bytes_max: 0,
         };
@@ -246,7 +258,7 @@ impl Sender {
     }
 }
 
-fn header() -> Vec<u8> {
+fn header(part: Option<DealtPart>) -> Vec<u8> {
     FileHeader {
         run: RunId(RUN),
         run_number: 1,
@@ -261,8 +273,8 @@ fn header() -> Vec<u8> {
         locator: true,
         numbering: Numbering::Run,
         variant: 0,
-        target: None,
-        part: None,
+        target: part.map(|part| format!("nodes:{}", part.number)),
+        part,
         stream: 0,
         epoch: 0,
         superseded: Vec::new(),
@@ -411,8 +423,9 @@ fn who_asks_is_told_what_there_is_of_a_stream_whose_sender_is_gone() {
     };
     let answer = answers.find(|answer| !is_later(answer));
     assert_eq!(answer, Some(Some(ByeReason::UNKNOWN)));
-    // Nobody can say of a part where others go on, and nobody cuts without asking.
-    for flags in [StreamLog::ASKS | StreamLog::DEALT, StreamLog::CUTS, 7, 8, u32::MAX] {
+    // Nobody cuts without asking, and only of parts some frames are summed up.
+    let sums = StreamLog::ASKS | StreamLog::SUMS;
+    for flags in [StreamLog::CUTS, StreamLog::SUMS, sums, 13, 14, 15, 16, u32::MAX] {
         let refused = Sender::connect_with(address, 12, (0, 8), flags);
         assert_eq!(refused.refused(), Some(ByeReason::MALFORMED), "{flags}");
     }
@@ -451,6 +464,49 @@ fn who_asks_has_what_is_beyond_the_end_of_its_run_cut_off() {
     assert_eq!(stored(folder.path()), [0, 1, 2, 3]);
     let kept = folder.path().join("stored").join(NAME).join(format!("{NAME}-00000.superseded"));
     assert!(kept.is_file(), "what was cut off is kept");
+}
+
+#[test]
+fn one_of_several_nodes_says_which_frames_it_has_and_is_cut_at_an_item() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let address = node.address();
+    let part = Some(DealtPart { number: 0, count: 2, first_item: 0 });
+    let mut sender = Sender::admitted_with(address, 1, (0, 8), StreamLog::DEALT);
+    sender.attach_with(address, part);
+    for (item, sequence) in (0..).zip([0, 1, 4, 5, 2, 7]) {
+        sender.item(sequence, sender.generation(), item);
+    }
+    sender.wait_durable(6);
+    drop(sender);
+    const ASKS: u32 = StreamLog::DEALT | StreamLog::ASKS;
+    // The next item, the numbers of frames in the order of items, and how many are counted.
+    let ask = |session, made, flags| {
+        let mut asking = Sender::admitted_with(address, session, (0, made), flags);
+        asking.read_until(|one| one.left.is_some_and(|left| one.file.len() >= left.bytes as usize));
+        let word = |at: usize| u64::from_le_bytes(asking.file[8 * at..][..8].try_into().unwrap());
+        let count = word(0) as usize;
+        let numbers: Vec<_> = (0..count).map(|at| (word(2 * at + 1), word(2 * at + 2))).collect();
+        (asking.grant.unwrap().next, numbers, asking.left.unwrap().frames)
+    };
+    let all = vec![(0, 1), (4, 5), (2, 2), (7, 7)];
+    for session in [2, 3] {
+        assert_eq!(ask(session, 1 << 62, ASKS), (6, all.clone(), 6));
+    }
+    assert_eq!(ask(4, 3, ASKS | StreamLog::SUMS), (6, all, 3));
+    let left = vec![(0, 1), (4, 4)];
+    for session in [5, 6] {
+        assert_eq!(ask(session, 5, ASKS | StreamLog::CUTS), (3, left.clone(), 3));
+    }
+    assert_eq!(ask(7, 5, ASKS | StreamLog::SUMS), (3, left, 3));
+    let mut next = Sender::admitted_with(address, 8, (0, 8), StreamLog::DEALT);
+    assert_eq!(next.grant.unwrap().next, 3);
+    next.attach_with(address, part);
+    next.item(2, next.generation(), 3);
+    next.wait_durable(4);
+    drop(next);
+    node.stop().unwrap();
+    assert_eq!(numbers(&folder.path().join("stored").join(NAME)), [0, 1, 4, 2]);
 }
 
 #[test]

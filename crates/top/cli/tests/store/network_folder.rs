@@ -440,6 +440,67 @@ fn what_a_folder_with_a_spill_fails_to_write_is_written_again() {
 }
 
 #[test]
+fn one_program_after_another_is_killed_while_it_forwards_to_a_folder_and_each_frame_is_there_once()
+{
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (spill, runs) = (folder.path().join("spill"), remote.path().join("runs"));
+    // Files of it are removed one by one as they are forwarded.
+    let targets = target_with_spill(&runs).replace("1 GiB", "256 MiB");
+    let (text, url) = text_with(TABLES, &targets);
+    let first = Node::start(folder.path(), &text, &[]);
+    first.until(|state| state["state"] == "recording");
+    let front_end = front_end(&url);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let mut stalled = remote.stall(Operation::Write);
+    send_these(&front_end, 2_000..12_000, |_| {});
+    wait_durable(&front_end, 12_000);
+    first.until(|state| spilled(state, "frames_waiting") > 0);
+    first.signal(libc::SIGKILL);
+    drop(stalled);
+    first.ended();
+    drop(front_end);
+    let name = only(&spill).file_name().unwrap().to_owned();
+    let run = runs.join(&name);
+    // In the middle of a file, or of its sync, or of its end.
+    for operation in [Operation::Write, Operation::Sync, Operation::Close, Operation::Write] {
+        let before = bytes_in(&run);
+        let next = Node::start(folder.path(), &text, &[]);
+        wait_while(|| bytes_in(&run) == before && spill.join(&name).exists());
+        stalled = remote.stall(operation);
+        wait_while(|| remote.waiting(operation) == 0);
+        next.signal(libc::SIGKILL);
+        drop(stalled);
+        next.ended();
+    }
+    let last = Node::start(folder.path(), &text, &[]);
+    wait_while(|| spill.join(&name).exists());
+    let state = last.ctl(&["state"]);
+    assert_eq!(spilled(&state, "frames_lost"), 0);
+    end(last, 0);
+    let run = Run::open(run).unwrap();
+    let verified = verify(&run, |_| {});
+    assert!(run.closed() && verified.is_intact(), "{verified:?}");
+    assert_eq!((run.event_count(), run.frames_missing()), (12_000, 0));
+    let report = audit(&run).unwrap();
+    assert!(report.balance.holds() && report.differences.is_empty(), "{report:?}");
+    let numbers = numbers(run.path());
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+    let events = fragments(&run);
+    for (source, key) in (0..3).flat_map(|source| (0..12_000).map(move |key| (source, key))) {
+        let bytes = events.get(&key).and_then(|event| event[source].as_ref());
+        assert!(bytes == Some(&content(source, key)), "event {key}, source {source}");
+    }
+}
+
+/// Bytes of a folder's files.
+fn bytes_in(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}
+
+#[test]
 fn a_run_ends_while_its_folder_hangs_and_what_is_spilled_follows() {
     let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -4,11 +4,11 @@
 use super::*;
 
 /// A target in a folder, beside those of a storage node.
-const FOLDER: &str = "[[targets]]\nname = \"here\"\nfolder = \"runs\"\n";
+pub(super) const FOLDER: &str = "[[targets]]\nname = \"here\"\nfolder = \"runs\"\n";
 
 /// Sends a thousand fragments in each life, and calls `next` while they are sent, once a part of
 /// them is durable: without any at the node a new run would begin.
-fn send_in_lives(front_end: &Frontend, lives: u64, mut next: impl FnMut(u64)) {
+pub(super) fn send_in_lives(front_end: &Frontend, lives: u64, mut next: impl FnMut(u64)) {
     let of_all = |count: fn(SourceStatus) -> u64| -> Vec<u64> {
         front_end.sources().iter().map(|source| count(source.status())).collect()
     };
@@ -25,13 +25,13 @@ fn send_in_lives(front_end: &Frontend, lives: u64, mut next: impl FnMut(u64)) {
     }
 }
 
-fn kill(mut recorder: Child) {
+pub(super) fn kill(mut recorder: Child) {
     recorder.kill().unwrap();
     recorder.wait().unwrap();
 }
 
 /// The only run of the catalogue there.
-fn only_row(folder: &Path) -> Value {
+pub(super) fn only_row(folder: &Path) -> Value {
     let text = stdout(folder, &["catalog", "ls", "--json"], 0);
     let rows: Value = serde_json::from_str(&text).unwrap();
     let [row] = &rows["runs"].as_array().expect("runs")[..] else { panic!("one run: {rows}") };
