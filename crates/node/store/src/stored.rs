@@ -102,14 +102,7 @@ pub(crate) fn close_in(
     key: &StreamKey,
     asks: Option<&Question>,
 ) -> Result<Stored, NotOpened> {
-    let mut folders = Vec::new();
-    for folder in all {
-        let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
-        if folder.try_exists().map_err(later)? {
-            remove_blank(folder).map_err(later)?;
-            folders.push(folder.clone());
-        }
-    }
+    let folders = those_there(all)?;
     let place = RunPlace {
         folders: folders.clone(),
         is_required: true,
@@ -177,6 +170,19 @@ pub(crate) fn close_in(
         is_new: false,
         described,
     })
+}
+
+/// Those of a stream's folders that are there, without files in which nothing is.
+fn those_there(all: &[PathBuf]) -> Result<Vec<PathBuf>, NotOpened> {
+    let mut folders = Vec::new();
+    for folder in all {
+        let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
+        if folder.try_exists().map_err(later)? {
+            remove_blank(folder).map_err(later)?;
+            folders.push(folder.clone());
+        }
+    }
+    Ok(folders)
 }
 
 /// Closes a file that was cut behind what is durable of it. Its frames are in the closed files of
