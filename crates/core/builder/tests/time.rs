@@ -50,11 +50,15 @@ fn beyond_all_limits_its_ledger_balances_at_every_step() {
 }
 
 /// A rig of required sources with clocks that count nanoseconds in 64 bits.
-fn rig(count: usize, window_ns: u64, change: impl FnOnce(&mut TimeConfig)) -> Rig<TimeMatcher> {
+pub(crate) fn rig(
+    count: usize,
+    window_ns: u64,
+    change: impl FnOnce(&mut TimeConfig),
+) -> Rig<TimeMatcher> {
     rig_of(vec![SourceRole::Required; count], window_ns, change)
 }
 
-fn rig_of(
+pub(crate) fn rig_of(
     roles: Vec<SourceRole>,
     window_ns: u64,
     change: impl FnOnce(&mut TimeConfig),
@@ -69,7 +73,7 @@ fn rig_of(
     Rig::with_matcher(&config, matcher)
 }
 
-fn send(rig: &mut Rig<TimeMatcher>, now_ns: u64, source: usize, times: &[u64]) {
+pub(crate) fn send(rig: &mut Rig<TimeMatcher>, now_ns: u64, source: usize, times: &[u64]) {
     let fragments: Vec<Fragment> = times
         .iter()
         .map(|&ticks| {
@@ -82,7 +86,11 @@ fn send(rig: &mut Rig<TimeMatcher>, now_ns: u64, source: usize, times: &[u64]) {
 }
 
 /// Sends and polls at the time of the event itself.
-fn events(rig: &mut Rig<TimeMatcher>, sources: &[usize], times: impl IntoIterator<Item = u64>) {
+pub(crate) fn events(
+    rig: &mut Rig<TimeMatcher>,
+    sources: &[usize],
+    times: impl IntoIterator<Item = u64>,
+) {
     for ns in times {
         for &source in sources {
             send(rig, ns, source, &[ns + source as u64]);
@@ -126,279 +134,6 @@ fn a_dead_source_costs_one_time_out_and_a_repeated_fragment_is_counted() {
     rig.finish(2_601 * MS);
     assert_eq!((rig.complete(), rig.lost()), (200, 0));
     assert_eq!(rig.count(2, Entry::FragmentsMissing), 2_400);
-}
-
-#[test]
-fn clocks_that_wrap_are_one_time() {
-    for bits in [32, 48] {
-        let mut rig = rig(4, 1_000, |time| {
-            for clock in &mut time.clocks {
-                (clock.rate_hz, clock.bits) = (125_000_000, bits);
-            }
-        });
-        let first = (1_u64 << bits) - 125_000 * 50;
-        for event in 0..100_u64 {
-            let now = event * MS;
-            for source in 0..4 {
-                let ticks = (first + event * 125_000 + source as u64) & ((1 << bits) - 1);
-                send(&mut rig, now, source, &[ticks]);
-            }
-            rig.poll(now);
-        }
-        rig.finish(S);
-        assert_eq!((rig.rows.len(), rig.complete(), rig.lost()), (100, 100, 0));
-        let keys: Vec<u64> = rig.rows.keys().copied().collect();
-        assert!(keys.windows(2).all(|pair| pair[1] - pair[0] == MS), "{bits} bits: {keys:?}");
-    }
-}
-
-#[test]
-fn sources_that_wrap_between_the_first_values_of_others_are_in_one_cycle() {
-    let mut rig = rig(2, 1_000, |time| {
-        for clock in &mut time.clocks {
-            (clock.rate_hz, clock.bits) = (125_000_000, 48);
-        }
-    });
-    for event in 0..10_u64 {
-        let now = event * 100;
-        for source in 0..2 {
-            // The second is 20 ticks ahead, and in the next cycle from the start.
-            let ticks =
-                ((1_u64 << 48) - 10 + event * 125_000 + 20 * source as u64) & ((1 << 48) - 1);
-            send(&mut rig, now, source, &[ticks]);
-        }
-        rig.poll(now);
-    }
-    rig.finish(S);
-    assert_eq!((rig.rows.len(), rig.complete(), rig.lost()), (10, 10, 0));
-}
-
-#[test]
-fn one_wrong_stamp_moves_nobody_and_is_out_of_range() {
-    let mut rig = rig(3, 100, |_| {});
-    events(&mut rig, &[0, 1, 2], (1..=100).map(|event| event * MS));
-    send(&mut rig, 100 * MS, 1, &[1 << 55]);
-    events(&mut rig, &[0, 1, 2], (101..=4_000).map(|event| event * MS));
-    rig.finish(4_001 * MS);
-    assert_eq!((rig.complete(), rig.rows.len()), (4_000, 4_000));
-    assert_eq!((rig.count(1, Entry::FragmentsOutOfRange), rig.lost()), (1, 1));
-}
-
-#[test]
-fn a_source_whose_clock_is_off_or_stuck_is_named_and_costs_the_others_nothing() {
-    for wrong in [|_: u64| 77, |ns: u64| ns + 3 * S, |ns| ns - S, |ns| ns / 100_000] {
-        let mut rig = rig(4, 100, |_| {});
-        events(&mut rig, &[0, 1, 2, 3], (2_001..=2_100).map(|event| event * MS));
-        for ns in (2_101..=6_000).map(|event| event * MS) {
-            for source in 0..3 {
-                send(&mut rig, ns, source, &[ns + source as u64]);
-            }
-            send(&mut rig, ns, 3, &[wrong(ns)]);
-            rig.poll(ns);
-        }
-        let status = rig.builder.status();
-        let of_sources: Vec<bool> = status.sources.iter().map(|one| one.out_of_step).collect();
-        assert_eq!(of_sources, [false, false, false, true]);
-        assert_eq!(status.open_events, 0, "nobody waits for it");
-        rig.finish(6_001 * MS);
-        let of_others = rig.rows.values().filter(|row| row.present() >= 3).count();
-        assert_eq!(of_others, 4_000);
-        assert!((0..3).all(|source| rig.count(source, Entry::FragmentsMissing) < 10));
-    }
-}
-
-/// A crystal that is 1 ppm off is a microsecond off after a second, and more later on.
-#[test]
-fn a_clock_that_drifts_is_matched_within_the_window_and_named_in_the_counters_beyond_it() {
-    for sign in [1, -1] {
-        let mut rig = rig(3, 1_000, |time| {
-            (time.coincidence, time.unmatched) = (2, Unmatched::Count);
-        });
-        for event in 1..=3_000_u64 {
-            let now = event * MS;
-            send(&mut rig, now, 0, &[now]);
-            send(&mut rig, now, 1, &[now]);
-            send(&mut rig, now, 2, &[now.wrapping_add_signed(sign * event.cast_signed())]);
-            rig.poll(now);
-        }
-        assert!(!rig.builder.status().sources[2].out_of_step, "it is far less off than `skew`");
-        rig.finish(3_001 * MS);
-        assert_eq!((rig.rows.len(), rig.complete(), rig.lost()), (3_000, 1_000, 0));
-        let counts = [Entry::FragmentsMissing, Entry::FragmentsDiscardedUnmatched];
-        let of_sources = [0, 1, 2].map(|source| counts.map(|entry| rig.count(source, entry)));
-        assert_eq!(of_sources, [[0, 0], [0, 0], [2_000, 2_000]]);
-    }
-}
-
-/// Before all clocks are known, packets are held; one that comes twice says nothing new of a clock.
-#[test]
-fn a_packet_that_comes_twice_before_clocks_are_known_costs_nothing() {
-    let mut rig = rig(3, 100, |_| {});
-    for ns in (1..=1_500).map(|event| event * MS) {
-        // The third is not heard before the others have waited for a time-out.
-        if ns > 1_200 * MS {
-            send(&mut rig, ns, 2, &[ns]);
-        }
-        events(&mut rig, &[0, 1], [ns]);
-        if ns % (5 * MS) == 0 {
-            send(&mut rig, ns, 0, &[ns - 2 * MS]);
-        }
-    }
-    rig.finish(1_501 * MS);
-    assert_eq!((rig.complete(), rig.rows.len(), rig.lost()), (300, 1_500, 0));
-    assert_eq!(rig.count(0, Entry::FragmentsDuplicate), 300);
-}
-
-/// A source that repeats its time is not silent, but has nothing more for the events that wait.
-#[test]
-fn a_slow_source_whose_clock_is_stuck_costs_one_time_out() {
-    let mut rig = rig(3, 100, |_| {});
-    for ns in (1..=3_000).map(|event| event * MS) {
-        events(&mut rig, &[0, 1], [ns]);
-        if ns % (100 * MS) == 0 {
-            // Its clock stops after half a second.
-            send(&mut rig, ns, 2, &[ns.min(500 * MS)]);
-        }
-        rig.poll(ns);
-        let open = rig.builder.status().open_events;
-        assert!(open <= 1_000 + 1_000 / 64 + 100, "{open} events wait at {} ms", ns / MS);
-        let named = rig.builder.status().sources[2].out_of_step;
-        assert_eq!(named, ns >= 1_500 * MS, "at {} ms", ns / MS);
-    }
-    let status = rig.builder.status();
-    assert_eq!((status.open_events, status.sources[2].out_of_step), (0, true));
-    rig.finish(3_001 * MS);
-    // It was in five events; what it said from then on is one time.
-    assert_eq!((rig.complete(), rig.rows.len()), (5, 3_000));
-    assert_eq!(rig.count(2, Entry::FragmentsDuplicate), 25);
-}
-
-#[test]
-fn a_clock_that_is_stuck_from_the_start_costs_one_time_out() {
-    let mut rig = rig(3, 100, |_| {});
-    for ns in (1..=1_500).map(|event| event * MS) {
-        events(&mut rig, &[0, 1], [ns]);
-        send(&mut rig, ns, 2, &[MS]);
-        rig.poll(ns);
-        let status = rig.builder.status();
-        let built = status.events_complete + status.events_incomplete;
-        assert!(ns < 1_050 * MS || built >= ns / MS - 1, "{built} events at {} ms", ns / MS);
-    }
-    rig.finish(1_501 * MS);
-    assert_eq!((rig.complete(), rig.rows.len()), (1, 1_500));
-}
-
-/// What the second of two sources sends at a time, and the events that still have both.
-type Partner = (&'static str, fn(u64) -> Option<u64>, usize);
-
-#[test]
-fn a_partner_that_never_agrees_costs_the_other_source_nothing() {
-    let partners: [Partner; 4] = [
-        ("stuck", |_| Some(MS), 1),
-        ("dead after two", |ns| (ns <= 2 * MS).then_some(ns), 2),
-        ("every ten seconds", |ns| (ns % (10 * S) == 500 * MS).then_some(ns), 1),
-        ("off", |ns| Some(ns + 3_600 * S), 0),
-    ];
-    for (name, partner, both) in partners {
-        let mut rig = rig(2, 100, |_| {});
-        for ns in (1..=5_000).map(|event| event * MS) {
-            send(&mut rig, ns, 0, &[ns]);
-            send(&mut rig, ns, 1, &partner(ns).into_iter().collect::<Vec<_>>());
-            rig.poll(ns);
-            // Two time-outs until the run starts at the latest, and one in which it is awaited.
-            let status = rig.builder.status();
-            let built = status.events_complete + status.events_incomplete;
-            assert!(ns < 3_050 * MS || built >= ns / MS - 1, "{name}: {built} at {} ms", ns / MS);
-        }
-        rig.finish(5_001 * MS);
-        let of_first = rig.rows.values().filter(|row| row.fragments[0].is_some());
-        assert_eq!((of_first.count(), rig.complete()), (5_000, both), "{name}");
-        assert_eq!(rig.count(0, Entry::FragmentsOutOfRange), 0, "{name}");
-    }
-}
-
-/// One clock that says nothing is not held until the end of the run.
-#[test]
-fn what_a_stuck_clock_says_alone_is_held_for_two_time_outs() {
-    let mut rig = rig(2, 100, |_| {});
-    for ns in (1..=2_100).map(|event| event * MS) {
-        send(&mut rig, ns, 0, &[MS]);
-        rig.poll(ns);
-    }
-    assert!(rig.count(0, Entry::FragmentsOutOfRange) >= 2_000);
-    assert!(rig.builder.status().sources[0].out_of_step);
-}
-
-/// The last two are closest, so that they say what the time is: the first is not far from them.
-#[test]
-fn of_two_sets_of_clocks_the_closest_says_what_the_time_is() {
-    let mut rig = rig(3, 100, |_| {});
-    for ns in (1..=3_000).map(|event| event * MS) {
-        for (source, ahead_ns) in [0, 450 * MS, 650 * MS].into_iter().enumerate() {
-            send(&mut rig, ns, source, &[ns + ahead_ns]);
-        }
-        rig.poll(ns);
-    }
-    assert!(rig.builder.status().sources.iter().all(|source| !source.out_of_step));
-    rig.finish(3_001 * MS);
-    assert_eq!(rig.total(Entry::FragmentsOutOfRange), 0);
-}
-
-/// Times of short cycles are near any clock: near one that is about such a cycle ahead they are
-/// wider apart.
-#[test]
-fn a_clock_that_is_ahead_takes_no_clocks_of_short_cycles_with_it() {
-    let mut rig = rig(4, 100, |time| {
-        (time.clocks[0].rate_hz, time.clocks[0].bits) = (125_000_000, 44);
-        (time.clocks[2].bits, time.clocks[3].bits) = (32, 32);
-    });
-    let mask = (1 << 32) - 1;
-    for event in 1..=3_000 {
-        let (now, ns) = (event * MS, 100 * S + event * MS);
-        for (source, ticks) in
-            [ns / 8, ns + 4_200 * MS, ns & mask, ns & mask].into_iter().enumerate()
-        {
-            send(&mut rig, now, source, &[ticks]);
-        }
-        rig.poll(now);
-    }
-    let status = rig.builder.status();
-    assert!(status.sources[1].out_of_step && !status.sources[0].out_of_step);
-    rig.finish(3_001 * MS);
-    let others = [0, 2, 3].map(|source| rig.count(source, Entry::FragmentsOutOfRange));
-    assert_eq!(others, [0; 3]);
-    assert!(rig.rows.values().filter(|row| row.present() == 3).count() == 3_000);
-}
-
-#[test]
-fn in_a_run_that_ends_at_once_clocks_that_disagree_lose_one_source() {
-    let mut rig = rig(2, 100, |_| {});
-    for ns in (1..=100).map(|event| event * MS) {
-        send(&mut rig, ns, 0, &[ns]);
-        send(&mut rig, ns, 1, &[ns + 3_600 * S]);
-        rig.poll(ns);
-    }
-    rig.finish(101 * MS);
-    assert_eq!((rig.rows.len(), rig.lost()), (100, 100));
-}
-
-#[test]
-fn when_most_clocks_are_set_the_others_follow_and_keys_rise() {
-    for to in [5, 3_600 * S, 50 * S] {
-        let mut rig = rig(3, 100, |_| {});
-        events(&mut rig, &[0, 1, 2], (100_001..=100_100).map(|event| event * MS));
-        for event in 1..=100_u64 {
-            let now = (100_100 + event) * MS;
-            for source in 0..3 {
-                send(&mut rig, now, source, &[to + event * MS + source as u64]);
-            }
-            rig.poll(now);
-        }
-        rig.finish(200_000 * MS);
-        assert_eq!((rig.complete(), rig.rows.len(), rig.lost()), (200, 200, 0), "to {to}");
-        assert_eq!(rig.builder.status().restarts_followed, 1);
-        assert_eq!(rig.total(Entry::NumberingRestarts), 3);
-    }
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Epoll {
     }
 
     /// Puts the first `count` of those that had something when last asked in the order of their
-    /// numbers, from the one behind `number` on: one at which the caller had no more room goes last.
+    /// numbers, from the one behind `number` on. That one, for which there was no room, goes last.
     pub fn begin_behind(&mut self, count: usize, number: usize) {
         let number = number as u64;
         self.ready[..count].sort_unstable_by_key(|event| (event.u64 <= number, event.u64));
