@@ -60,10 +60,6 @@ impl ChannelPlan {
     }
 }
 
-/// Whether links over sessions are drawn: not until it is known why seed 286 with them has a loss
-/// without a fault.
-pub(crate) const OVER_SESSIONS: bool = false;
-
 /// The front-ends that deliver links over sessions, each one link.
 pub(crate) fn senders(case: &Case, links: &[LinkPlan], config: &RecorderConfig) -> Vec<SenderPlan> {
     let of = |(index, link): (usize, &LinkConfig)| {

@@ -139,7 +139,7 @@ pub fn draw(case: &Case) -> Drawn {
     let payload_bytes_max =
         [100, 100, 1_000, 4_000, 4_000, 30_000, 30_000, PART_FRAGMENT_BYTES_MAX][chance.index(8)];
     // Of the first front-end in every eighth run, whose sources share connections.
-    let is_wide = ARE_WIDE && skews.chance(125);
+    let is_wide = skews.chance(125);
     let payload_bytes_max = if is_wide { payload_bytes_max.min(30_000) } else { payload_bytes_max };
     let granted_bytes_max = [0, 64 << 10, 256 << 10, 1 << 20][skews.index(4)];
     let sources_max = if is_wide { SOURCES_MAX + SOURCES_WIDE } else { SOURCES_MAX };
@@ -592,8 +592,5 @@ fn logs(config: &SenderConfig) -> Vec<LogConfig> {
 
 /// The most sources over sessions, without those that a wide front-end adds.
 const SOURCES_MAX: usize = 5;
-/// Whether front-ends are drawn whose sources share connections: not until it is known why seed 439
-/// with one lacks fragments that came in time.
-const ARE_WIDE: bool = false;
 /// A wide front-end has more sources than data connections: these, or one less or more.
 const SOURCES_WIDE: usize = 18;
