@@ -439,6 +439,81 @@ fn what_a_folder_with_a_spill_fails_to_write_is_written_again() {
     assert!(!run.lost_data() && run.ended());
 }
 
+/// The run has each fragment once and whole, in frames that stand in the order of their numbers.
+fn check_in_order(run: &Path, keys: u64) {
+    let run = check(run, keys);
+    assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
+    assert_eq!(run.frames_missing(), 0);
+    let numbers = numbers(run.path());
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+}
+
+#[test]
+fn a_folder_with_a_spill_that_is_full_in_the_middle_of_a_run_gets_everything_when_it_has_room() {
+    let refused = Refused { blocks: true, ..Refused::default() };
+    let Some(remote) = NetworkFolder::mount(refused) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target_with_spill(&runs));
+    let mut sent = 0;
+    // A write is cut short in the middle of a block, in each time.
+    for room in [1_000_001, 3_000_001] {
+        send_these(&front_end, sent..sent + 2_000, |_| {});
+        sent += 2_000;
+        wait_durable(&front_end, sent);
+        remote.limit(Some(room));
+        send_these(&front_end, sent..sent + 4_000, |_| {
+            let state = node.until(|state| state["targets"][0]["state"] == "fault");
+            let reason = state["targets"][0]["reason"].as_str().unwrap();
+            assert!(reason.contains("No space left on device"), "{reason}");
+            until_alarm(&node, "disk_space");
+        });
+        sent += 4_000;
+        // The spill has it, and nothing is lost.
+        wait_durable(&front_end, sent);
+        let state = node.until(|state| spilled(state, "frames_waiting") > 0);
+        assert_eq!(state["loss"]["count"], 0);
+        remote.limit(None);
+        node.until(|state| state["targets"][0]["state"] == "recording" && is_forwarded(state));
+    }
+    send_these(&front_end, sent..sent + 1_000, |_| {});
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check_in_order(&only(&runs), sent + 1_000);
+    assert!(nothing_waits(&folder.path().join("spill")));
+}
+
+#[test]
+fn a_spill_that_is_full_has_front_ends_wait_until_its_folder_is_back() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let targets = target_with_spill(&runs).replace("1 GiB", "16 MiB");
+    let (node, front_end) = start(folder.path(), &targets);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    // Memory, the spill and the front-end's ring hold less than that.
+    send_these(&front_end, 2_000..22_000, |sent| {
+        let is_full = |state: &Value| state["warnings"].to_string().contains("the spill is full");
+        let state = node.until(is_full);
+        assert_eq!((&state["state"], &state["loss"]["count"]), (&"recording".into(), &0.into()));
+        until_alarm(&node, "spill_full");
+        let bytes = spilled(&state, "bytes_waiting");
+        assert!(bytes <= 16 << 20, "{bytes}");
+        assert!(sent.load(Relaxed) < 21_000);
+        drop(stalled);
+    });
+    wait_durable(&front_end, 22_000);
+    node.until(is_forwarded);
+    let alarms = || node.ctl(&["alarms"])["alarms"].clone();
+    let is_on = |one: &Value| one["name"] == "spill_full" && one["ended"].is_null();
+    wait_while(|| alarms().as_array().unwrap().iter().any(is_on));
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check_in_order(&only(&runs), 22_000);
+}
+
 #[test]
 fn one_program_after_another_is_killed_while_it_forwards_to_a_folder_and_each_frame_is_there_once()
 {
