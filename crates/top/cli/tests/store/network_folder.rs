@@ -515,6 +515,60 @@ fn a_spill_that_is_full_has_front_ends_wait_until_its_folder_is_back() {
 }
 
 #[test]
+fn a_node_ends_although_its_folder_hangs_and_the_spill_is_full() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (spill, runs) = (folder.path().join("spill"), remote.path().join("runs"));
+    // The catalogue is in the first folder, which answers.
+    let second = target_with_spill(&runs).replace("1 GiB", "16 MiB");
+    let targets = target("local", &["runs".into()]) + &second;
+    let (text, url) = text_with(&TABLES.replace("1 h", "3 s"), &targets);
+    let node = Node::start(folder.path(), &text, &[]);
+    node.until(|state| state["state"] == "recording");
+    let front_end = front_end(&url);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    let is_full = || node.ctl(&["state"])["warnings"].to_string().contains("the spill is full");
+    let statuses = || front_end.sources().iter().map(|source| source.status());
+    let mut sent = 2_000;
+    while !is_full() {
+        // The front-end's ring has room for them.
+        send_these(&front_end, sent..sent + 1_000, |_| {});
+        sent += 1_000;
+        wait_while(|| statuses().any(|one| one.durable < one.made) && !is_full());
+    }
+    assert_eq!(node.ctl(&["state"])["state"], "recording");
+    node.signal(libc::SIGINT);
+    let log = folder.path().join("node.log");
+    wait_while(|| !std::fs::read_to_string(&log).unwrap().contains("a device's thread hangs"));
+    assert!(remote.waiting(Operation::Write) > 0);
+    // Marks are made and durable, too.
+    let keys = statuses().map(|one| (one.durable + sent).saturating_sub(one.made)).min().unwrap();
+    // Nothing ends a process that waits for a file system.
+    drop(stalled);
+    assert_eq!(node.ended().code(), Some(1));
+    drop(front_end);
+    let name = only(&spill).file_name().unwrap().to_owned();
+    let next = Node::start(folder.path(), &text, &[]);
+    wait_while(|| spill.join(&name).exists());
+    end(next, 0);
+    // What was durable is in both folders.
+    for runs in [folder.path().join("runs"), runs] {
+        let run = Run::open(runs.join(&name)).unwrap();
+        let verified = verify(&run, |_| {});
+        assert!(verified.is_intact(), "{verified:?}");
+        let events = fragments(&run);
+        for (source, key) in
+            (0..3).flat_map(|source| (0..keys.max(2_000)).map(move |key| (source, key)))
+        {
+            let bytes = events.get(&key).and_then(|event| event[source].as_ref());
+            assert!(bytes == Some(&content(source, key)), "event {key}, source {source}");
+        }
+    }
+}
+
+#[test]
 fn one_program_after_another_is_killed_while_it_forwards_to_a_folder_and_each_frame_is_there_once()
 {
     let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
