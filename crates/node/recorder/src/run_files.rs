@@ -315,8 +315,9 @@ impl<S: FolderStore> RunFiles<S> {
         while index < self.files.closing.len() {
             let file = &self.files.closing[index];
             // In fault, a file waits for the next one or for the run's end: if there is no next
-            // one, it gets the run's last increments.
-            let last = file.header_recorded && self.files.current.is_none();
+            // one, it gets the run's last increments. A disk without room takes no header either.
+            let is_begun = |next: &OpenFile| next.header_recorded || !file.failed;
+            let last = file.header_recorded && !self.files.current.as_ref().is_some_and(is_begun);
             let ready = !file.toc_begun && (!last || self.is_ending());
             if ready && !self.files.is_busy_with(file.id) {
                 self.begin_toc(index);

@@ -186,6 +186,49 @@ fn a_full_folder_with_a_spill_loses_nothing_and_gets_all_of_it_when_there_is_spa
 }
 
 #[test]
+fn a_spill_that_is_full_spends_the_memory_and_what_comes_then_is_discarded_countedly() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan::default();
+    let control = plan.control.clone();
+    let (runs, spill) = (folder.path().join("runs"), folder.path().join("spill"));
+    let mut config = with_spill(&runs, &spill, 2 << 20, Some(plan));
+    config.write.buffer_count = 4;
+    config.memory_bytes = 8 << 20;
+    let mut detector = Detector::start(config);
+    detector.send(10);
+    control.stall(true);
+    let discarded = |recorder: &Recorder| {
+        recorder.snapshot().ledger.total()[Entry::FragmentsDiscardedMemory] > 0
+    };
+    while !discarded(&detector.recorder) {
+        detector.send_on(20);
+    }
+    let snapshot = detector.recorder.snapshot();
+    assert_eq!(snapshot.state, State::Recording, "a slow disk is no fault");
+    let is_full = |text: &String| text.contains("the spill is full");
+    detector.wait(|recorder| recorder.snapshot().warnings.iter().any(is_full));
+    let bytes = snapshot.targets[0].spill.unwrap().bytes_waiting;
+    assert!(bytes <= 2 << 20, "{bytes}");
+    control.stall(false);
+    // Events of which one source's fragment was discarded stay open until the run's end.
+    detector.wait(|recorder| {
+        let snapshot = recorder.snapshot();
+        let total = snapshot.targets[0].ledger.total();
+        let is_moved = total[Entry::FragmentsForwarded] == total[Entry::FragmentsSpilled];
+        is_moved && snapshot.counts.events_recorded == snapshot.counts.events_complete
+    });
+    detector.send_on(20);
+    let summary = detector.stop();
+    let books = [Entry::FragmentsReceived, Entry::FragmentsRecorded, Entry::FragmentsDurable];
+    let [received, recorded, durable] = books.map(|entry| total(&summary, entry));
+    assert_eq!(recorded + total(&summary, Entry::FragmentsDiscardedMemory), received);
+    assert_eq!((durable, summary.last.ledger.balance().fragments_lost), (recorded, 0));
+    assert!(total(&summary, Entry::FragmentsSpilled) > 0);
+    assert_in_order(&summary.folder, "in order");
+    assert_readable(&summary, Verdict::DataLost);
+}
+
+#[test]
 fn a_first_write_that_fails_leaves_no_empty_file() {
     let folder = tempfile::tempdir().unwrap();
     let plan = FaultPlan { write_errors: vec![(0, libc::EIO)], ..FaultPlan::default() };

@@ -439,6 +439,136 @@ fn what_a_folder_with_a_spill_fails_to_write_is_written_again() {
     assert!(!run.lost_data() && run.ended());
 }
 
+/// The run has each fragment once and whole, in frames that stand in the order of their numbers.
+fn check_in_order(run: &Path, keys: u64) {
+    let run = check(run, keys);
+    assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
+    assert_eq!(run.frames_missing(), 0);
+    let numbers = numbers(run.path());
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+}
+
+#[test]
+fn a_folder_with_a_spill_that_is_full_in_the_middle_of_a_run_gets_everything_when_it_has_room() {
+    let refused = Refused { blocks: true, ..Refused::default() };
+    let Some(remote) = NetworkFolder::mount(refused) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let (node, front_end) = start(folder.path(), &target_with_spill(&runs));
+    let mut sent = 0;
+    // A write is cut short in the middle of a block, in each time.
+    for room in [1_000_001, 3_000_001] {
+        send_these(&front_end, sent..sent + 2_000, |_| {});
+        sent += 2_000;
+        wait_durable(&front_end, sent);
+        remote.limit(Some(room));
+        send_these(&front_end, sent..sent + 4_000, |_| {
+            let state = node.until(|state| state["targets"][0]["state"] == "fault");
+            let reason = state["targets"][0]["reason"].as_str().unwrap();
+            assert!(reason.contains("No space left on device"), "{reason}");
+            until_alarm(&node, "disk_space");
+        });
+        sent += 4_000;
+        // The spill has it, and nothing is lost.
+        wait_durable(&front_end, sent);
+        let state = node.until(|state| spilled(state, "frames_waiting") > 0);
+        assert_eq!(state["loss"]["count"], 0);
+        remote.limit(None);
+        node.until(|state| state["targets"][0]["state"] == "recording" && is_forwarded(state));
+    }
+    send_these(&front_end, sent..sent + 1_000, |_| {});
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check_in_order(&only(&runs), sent + 1_000);
+    assert!(nothing_waits(&folder.path().join("spill")));
+}
+
+#[test]
+fn a_spill_that_is_full_has_front_ends_wait_until_its_folder_is_back() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = remote.path().join("runs");
+    let targets = target_with_spill(&runs).replace("1 GiB", "16 MiB");
+    let (node, front_end) = start(folder.path(), &targets);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    // Memory, the spill and the front-end's ring hold less than that.
+    send_these(&front_end, 2_000..22_000, |sent| {
+        let is_full = |state: &Value| state["warnings"].to_string().contains("the spill is full");
+        let state = node.until(is_full);
+        assert_eq!((&state["state"], &state["loss"]["count"]), (&"recording".into(), &0.into()));
+        until_alarm(&node, "spill_full");
+        let bytes = spilled(&state, "bytes_waiting");
+        assert!(bytes <= 16 << 20, "{bytes}");
+        assert!(sent.load(Relaxed) < 21_000);
+        drop(stalled);
+    });
+    wait_durable(&front_end, 22_000);
+    node.until(is_forwarded);
+    let alarms = || node.ctl(&["alarms"])["alarms"].clone();
+    let is_on = |one: &Value| one["name"] == "spill_full" && one["ended"].is_null();
+    wait_while(|| alarms().as_array().unwrap().iter().any(is_on));
+    assert_eq!(front_end.close(LONG), Closed::default());
+    end(node, 0);
+    check_in_order(&only(&runs), 22_000);
+}
+
+#[test]
+fn a_node_ends_although_its_folder_hangs_and_the_spill_is_full() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (spill, runs) = (folder.path().join("spill"), remote.path().join("runs"));
+    // The catalogue is in the first folder, which answers.
+    let second = target_with_spill(&runs).replace("1 GiB", "16 MiB");
+    let targets = target("local", &["runs".into()]) + &second;
+    let (text, url) = text_with(&TABLES.replace("1 h", "3 s"), &targets);
+    let node = Node::start(folder.path(), &text, &[]);
+    node.until(|state| state["state"] == "recording");
+    let front_end = front_end(&url);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    let stalled = remote.stall(Operation::Write);
+    let is_full = || node.ctl(&["state"])["warnings"].to_string().contains("the spill is full");
+    let statuses = || front_end.sources().iter().map(|source| source.status());
+    let mut sent = 2_000;
+    while !is_full() {
+        // The front-end's ring has room for them.
+        send_these(&front_end, sent..sent + 1_000, |_| {});
+        sent += 1_000;
+        wait_while(|| statuses().any(|one| one.durable < one.made) && !is_full());
+    }
+    assert_eq!(node.ctl(&["state"])["state"], "recording");
+    node.signal(libc::SIGINT);
+    let log = folder.path().join("node.log");
+    wait_while(|| !std::fs::read_to_string(&log).unwrap().contains("a device's thread hangs"));
+    assert!(remote.waiting(Operation::Write) > 0);
+    // Marks are made and durable, too.
+    let keys = statuses().map(|one| (one.durable + sent).saturating_sub(one.made)).min().unwrap();
+    // Nothing ends a process that waits for a file system.
+    drop(stalled);
+    assert_eq!(node.ended().code(), Some(1));
+    drop(front_end);
+    let name = only(&folder.path().join("runs")).file_name().unwrap().to_owned();
+    let next = Node::start(folder.path(), &text, &[]);
+    // If it ended slowly enough, the folder has got everything by then.
+    wait_while(|| spill.join(&name).exists());
+    end(next, 0);
+    // What was durable is in both folders.
+    for runs in [folder.path().join("runs"), runs] {
+        let run = Run::open(runs.join(&name)).unwrap();
+        let verified = verify(&run, |_| {});
+        assert!(verified.is_intact(), "{verified:?}");
+        let events = fragments(&run);
+        for (source, key) in
+            (0..3).flat_map(|source| (0..keys.max(2_000)).map(move |key| (source, key)))
+        {
+            let bytes = events.get(&key).and_then(|event| event[source].as_ref());
+            assert!(bytes == Some(&content(source, key)), "event {key}, source {source}");
+        }
+    }
+}
+
 #[test]
 fn one_program_after_another_is_killed_while_it_forwards_to_a_folder_and_each_frame_is_there_once()
 {
