@@ -250,6 +250,11 @@ fn with(path: &str, value: Option<&str>) -> String {
     if (path, value) == ("layouts[].packet.skip", Some("true")) {
         document["layouts"][0].as_table_like_mut().unwrap().remove("record");
     }
+    if (path, value) == ("layouts[].packet.skip_rest", Some("true")) {
+        let count: Value = r#"{ is = "count", at = 0 }"#.parse().unwrap();
+        let fields = &mut document["layouts"][0]["packet"]["fields"];
+        fields.as_array_mut().unwrap().push(count);
+    }
     if path == "run.stream" {
         document["run"]["id"] = toml_edit::value("6b0e62e5b1f64c2c9a4a6f2a1d3c7e90");
     }
