@@ -59,9 +59,9 @@ class Node:
         self.url = f"catchment+tcp://127.0.0.1:{port}"
         self.root = root
 
-    def end(self) -> None:
+    def end(self, status: int = 0) -> None:
         self.control.command("shutdown", wait=False)
-        assert self.process.wait() == 0
+        assert self.process.wait() == status
         assert self.process.stdout is not None
         self.process.stdout.close()
 
