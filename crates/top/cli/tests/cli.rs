@@ -53,7 +53,7 @@ fn bad_usage_ends_with_2_and_says_what_was_expected() {
         (vec!["emulate", "ligo-100"], "did you mean ligo-1000?"),
         (vec!["emulate", "ligo-1000"], "expected --to IP:PORT"),
         (vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--events", "3"], "not for channels"),
-        (vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--fault", "die=3"], "not for channels"),
+        (vec!["emulate", "ligo-1000", "--to", "[::]:9", "--fault", "kill=0@3"], "not for channels"),
         (
             vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--slice", "2 s"],
             "a packet has room for",
