@@ -626,8 +626,8 @@ fn config(
     let batch = sources.iter().map(|source| source.batch).max().unwrap_or(1);
     config.build.timeout_ns = [50 * MS, 200 * MS, S][chance.index(3)].max(6 * batch * interval_ns);
     config.sizes = sizes(case);
-    // An agent takes half a millisecond for a queue of 8: what brings more in that time, for as long
-    // as the run takes, is too much for the node.
+    // An agent takes half a millisecond for a queue of 8: what brings more in that time for a whole
+    // run is too much for the node.
     if sources.len() as u64 * MS > 4 * interval_ns {
         let Sizes { batch_fragments, ring_fragments, cycle_fragments, .. } = &mut config.sizes;
         for few in [batch_fragments, ring_fragments, cycle_fragments] {

@@ -247,13 +247,8 @@ fn with(path: &str, value: Option<&str>) -> String {
         let offsets = "[{ sources = \"a\", offset = \"3 ns\" }]";
         document["build"]["time"]["offsets"] = offsets.parse::<Item>().unwrap();
     }
-    if (path, value) == ("layouts[].packet.skip", Some("true")) {
-        document["layouts"][0].as_table_like_mut().unwrap().remove("record");
-    }
-    if (path, value) == ("layouts[].packet.skip_rest", Some("true")) {
-        let count: Value = r#"{ is = "count", at = 0 }"#.parse().unwrap();
-        let fields = &mut document["layouts"][0]["packet"]["fields"];
-        fields.as_array_mut().unwrap().push(count);
+    if value == Some("true") {
+        skip(&mut document, path);
     }
     if path == "run.stream" {
         document["run"]["id"] = toml_edit::value("6b0e62e5b1f64c2c9a4a6f2a1d3c7e90");
@@ -308,6 +303,21 @@ fn with(path: &str, value: Option<&str>) -> String {
         table.insert(name, Item::Value(value));
     }
     document.to_string()
+}
+
+/// Fits the base to a layout that skips something.
+fn skip(document: &mut DocumentMut, path: &str) {
+    match path {
+        "layouts[].packet.skip" => {
+            document["layouts"][0].as_table_like_mut().unwrap().remove("record");
+        }
+        "layouts[].packet.skip_rest" => {
+            let count: Value = r#"{ is = "count", at = 0 }"#.parse().unwrap();
+            let fields = &mut document["layouts"][0]["packet"]["fields"];
+            fields.as_array_mut().unwrap().push(count);
+        }
+        _ => {}
+    }
 }
 
 /// Has the base's events built by time.
