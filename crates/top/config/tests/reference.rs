@@ -312,9 +312,8 @@ fn skip(document: &mut DocumentMut, path: &str) {
             document["layouts"][0].as_table_like_mut().unwrap().remove("record");
         }
         "layouts[].packet.skip_rest" => {
-            let count: Value = r#"{ is = "count", at = 0 }"#.parse().unwrap();
-            let fields = &mut document["layouts"][0]["packet"]["fields"];
-            fields.as_array_mut().unwrap().push(count);
+            let fields = document["layouts"][0]["packet"]["fields"].as_array_mut().unwrap();
+            fields.push(r#"{ is = "count", at = 0 }"#.parse::<Value>().unwrap());
         }
         _ => {}
     }
