@@ -48,7 +48,7 @@ use crate::selection::Selection;
 use crate::spill::{SpillConfig, outgoing};
 use crate::store_feed::Outgoing;
 use crate::store_link::StoreLink;
-use crate::store_nodes::header_of_part;
+use crate::store_nodes::{ITEMS_MAX, header_of_part};
 use crate::target_config::{NodeConfig, Place, TargetConfig, Variant};
 
 /// A storage node that can be asked for an interrupted run, or several that share its frames.
@@ -359,7 +359,7 @@ impl AskedNode {
         let header = FileHeader { epoch, superseded, ..self.header.clone() };
         let is_dealt = self.is_dealt();
         let mut link = self.link(0, if is_dealt { 0 } else { end })?;
-        link.session.made(if is_dealt { MADE_MAX } else { from.sequence });
+        link.session.made(if is_dealt { ITEMS_MAX } else { from.sequence });
         let part = DealtPart { number: 0, count: self.node.addresses.len() as u32, first_item: 0 };
         link.header = match is_dealt {
             true => header_of_part(&header, &self.target_name, part),
@@ -534,27 +534,25 @@ impl NodeLeft {
     /// # Errors
     /// The run has ended there, or it is no description.
     fn read(of_stream: LeftOfStream, sequence: u64, generation: u64) -> Result<Self, String> {
-        let mut positions = Positions::default();
         let LeftOfStream { frames, events, file_bytes: bytes, .. } = of_stream;
-        let (numbers, parts) = (Vec::new(), Vec::new());
+        let nothing = Self {
+            header: None,
+            age_ns: 0,
+            sequence,
+            generation,
+            ledger: Ledger::new(0),
+            positions: Positions::default(),
+            frames,
+            events,
+            bytes,
+            numbers: Vec::new(),
+            parts: Vec::new(),
+        };
         if of_stream.file.is_empty() {
-            if sequence > 0 {
-                return Err(format!("it has frames below {sequence}, and does not say of what"));
-            }
-            let (header, age_ns, ledger) = (None, 0, Ledger::new(0));
-            return Ok(Self {
-                header,
-                age_ns,
-                sequence,
-                generation,
-                ledger,
-                positions,
-                frames,
-                events,
-                bytes,
-                numbers,
-                parts,
-            });
+            return match sequence {
+                0 => Ok(nothing),
+                _ => Err(format!("it has frames below {sequence}, and does not say of what")),
+            };
         }
         if of_stream.has_ended {
             return Err("the run has ended there".to_owned());
@@ -570,21 +568,10 @@ impl NodeLeft {
             source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
         }
         let listed = reader.listed_positions().map_err(failed)?;
+        let mut positions = Positions::default();
         positions.add(&listed.map(|(_, positions)| positions).unwrap_or_default());
         let (header, age_ns) = (Some(reader.header().clone()), of_stream.age_ns);
-        Ok(Self {
-            header,
-            age_ns,
-            sequence,
-            generation,
-            ledger,
-            positions,
-            frames,
-            events,
-            bytes,
-            numbers,
-            parts,
-        })
+        Ok(Self { header, age_ns, ledger, positions, ..nothing })
     }
 
     /// The same of one of several nodes, which has counted that many items.
@@ -625,8 +612,6 @@ const FORWARD_POLL: Duration = Duration::from_millis(100);
 /// How often it is looked meanwhile whether the node is there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const THERE_WITHIN: Duration = Duration::from_secs(1);
-/// Above the number of any item: what a node has may have been sent by another session.
-const MADE_MAX: u64 = 1 << 62;
 const POLL: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -44,8 +44,8 @@ pub(crate) const AWAY_NS: u64 = 1_000_000_000;
 const DEAL_BYTES_MAX: u64 = 8 << 20;
 /// The share of what is held that goes to a node in a row: each has several such rows under way.
 const DEAL_SHARE: u64 = 8;
-/// Above the number of any item.
-const ITEMS_MAX: u64 = 1 << 62;
+/// Above the number of any item: what a node has may have been sent by another session.
+pub(crate) const ITEMS_MAX: u64 = 1 << 62;
 /// Spilled frames that are under way to several nodes at once, at most.
 const SPILLED_MAX: usize = 1024;
 

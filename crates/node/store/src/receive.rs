@@ -108,9 +108,7 @@ impl Stream {
     pub(crate) fn durable(&self) -> u64 {
         self.state.durable.load(Relaxed).min(self.taken)
     }
-}
 
-impl Stream {
     fn new(opened: OpenedStream) -> Self {
         let OpenedStream { state, input, waker, has_ended, is_new, generation, description } =
             opened;

@@ -157,7 +157,7 @@ pub(crate) fn section(quick: bool, rows: &[Events]) -> Section {
         ],
     );
     let left_out = CASES.len() - rows.len();
-    let section = Section::new("Many sources and many front-ends, until durable", table).note(format!(
+    let section = Section::new("Many sources, many front-ends, until durable", table).note(format!(
         "Each event has a fragment of {BYTES} bytes from each source; nothing was lost. Sources of \
          one front-end share 16 connections in the order of their keys; each of several has a \
          session, a data connection, a thread and a ring (at least {} MiB) of its own, all in one \

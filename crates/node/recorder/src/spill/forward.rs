@@ -36,6 +36,7 @@ use super::{
 use crate::config::RecorderConfig;
 use crate::spill_counts::{SpillCounts, SpillReport};
 use crate::store_link::{Happened, StoreLink};
+use crate::store_nodes::ITEMS_MAX;
 use crate::target_config::{NodeConfig, Place};
 
 /// How often a spill is looked at.
@@ -47,8 +48,6 @@ const STUCK_NS: u64 = 30_000_000_000;
 pub(super) const STUCK: &str = "nothing became durable there for 30 s";
 /// The longest time to the next cycle while a stream is forwarded.
 const IDLE_NS: u64 = 5_000_000;
-/// The node may have frames that the recorder sent, and did not spill.
-const MADE_MAX: u64 = 1 << 62;
 const PROBLEMS_MAX: usize = 100;
 
 /// The spills of a configuration, and the threads that forward them.
@@ -475,7 +474,7 @@ fn links_of(spill: &Spill, node: &NodeConfig) -> Result<Vec<StoreLink>, String> 
     let mut links = Vec::with_capacity(count);
     for (number, (peer, address)) in (0..).zip(peers.into_iter().zip(&node.addresses)) {
         let mut session = StreamSession::new(config.clone(), bits()?.max(1), bits()?)?;
-        session.made(MADE_MAX);
+        session.made(ITEMS_MAX);
         let dial = Dialer::new(peer).map_err(|error| error.to_string())?;
         let mut link = StoreLink::new(Box::new(dial), session, address.clone());
         let part = DealtPart { number, count: count as u32, first_item: 0 };

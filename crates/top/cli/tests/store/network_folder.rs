@@ -394,17 +394,22 @@ fn what_a_killed_recorder_has_spilled_for_a_folder_is_forwarded_into_the_run_by_
     assert_eq!(spilled(&state, "frames_lost"), 0);
     // If all was forwarded soon enough, the run has gone on.
     end(next, 0);
-    let run = Run::open(runs.join(&name)).unwrap();
+    check_forwarded(&runs.join(&name), 6_000);
+}
+
+/// That a run of so many events is closed and balances, and each frame is in it once and in order.
+fn check_forwarded(folder: &Path, events: u64) {
+    let run = Run::open(folder).unwrap();
     let verified = verify(&run, |_| {});
     assert!(run.closed() && verified.is_intact(), "{verified:?}");
-    assert_eq!((run.event_count(), run.frames_missing()), (6_000, 0));
+    assert_eq!((run.event_count(), run.frames_missing()), (events, 0));
     let report = audit(&run).unwrap();
     assert!(report.balance.holds() && report.differences.is_empty(), "{report:?}");
     let numbers = numbers(run.path());
     assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
-    let events = fragments(&run);
-    for (source, key) in (0..3).flat_map(|source| (0..6_000).map(move |key| (source, key))) {
-        let bytes = events.get(&key).and_then(|event| event[source].as_ref());
+    let recorded = fragments(&run);
+    for (source, key) in (0..3).flat_map(|source| (0..events).map(move |key| (source, key))) {
+        let bytes = recorded.get(&key).and_then(|event| event[source].as_ref());
         assert!(bytes == Some(&content(source, key)), "event {key}, source {source}");
     }
 }
@@ -609,19 +614,7 @@ fn one_program_after_another_is_killed_while_it_forwards_to_a_folder_and_each_fr
     let state = last.ctl(&["state"]);
     assert_eq!(spilled(&state, "frames_lost"), 0);
     end(last, 0);
-    let run = Run::open(run).unwrap();
-    let verified = verify(&run, |_| {});
-    assert!(run.closed() && verified.is_intact(), "{verified:?}");
-    assert_eq!((run.event_count(), run.frames_missing()), (12_000, 0));
-    let report = audit(&run).unwrap();
-    assert!(report.balance.holds() && report.differences.is_empty(), "{report:?}");
-    let numbers = numbers(run.path());
-    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
-    let events = fragments(&run);
-    for (source, key) in (0..3).flat_map(|source| (0..12_000).map(move |key| (source, key))) {
-        let bytes = events.get(&key).and_then(|event| event[source].as_ref());
-        assert!(bytes == Some(&content(source, key)), "event {key}, source {source}");
-    }
+    check_forwarded(&run, 12_000);
 }
 
 /// Bytes of a folder's files.
