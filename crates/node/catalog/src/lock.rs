@@ -144,8 +144,9 @@ impl LiveRun {
     pub(crate) fn hold(paths: &Paths, number: u64) -> Result<Self, CatalogError> {
         let path = paths.live(number);
         let what = "another process that is starting a run";
+        // Whoever looks whether the number's process is alive shares the lock for a moment.
         // On a file system without locks the run's end is entered by the process that records it.
-        let file = take(paths, &path, what, Duration::ZERO, File::try_lock)?;
+        let file = take(paths, &path, what, PATIENCE, File::try_lock)?;
         Ok(Self { number, path, _file: file })
     }
 }

@@ -69,7 +69,12 @@ fn front_ends_are_events_by_their_times_and_one_that_is_idle_or_marks_delays_nob
     send(300..400, &[0, 2]);
     wait_for(&all[0]);
     wait_for(&all[2]);
-    send(400..500, &[0, 1, 2]);
+    // Until its next fragment is there nobody waits for the camera; so that one is there first.
+    all[1].send(at(400) + 8, &[400_u64 as u8; 100]).unwrap();
+    let status = || all[1].sources()[0].status();
+    wait_while(|| status().taken < status().made);
+    send(400..401, &[0, 2]);
+    send(401..500, &[0, 1, 2]);
     // What the camera does not have it has passed.
     send(500..510, &[0, 2]);
     all[1].sources()[0].low_water(Some(at(510)), false);

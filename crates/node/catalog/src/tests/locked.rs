@@ -223,3 +223,31 @@ fn what_was_said_of_a_run_that_waits_is_not_lost_where_the_catalogue_is_made_aga
     assert!(row.configuration.is_some());
     assert_eq!((row.id, detail.remarks), (Some(id), known.remarks));
 }
+
+#[test]
+fn who_looks_whether_a_process_is_alive_keeps_nobody_from_starting_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = Paths::new(folder.path());
+    paths.make().unwrap();
+    // It has looked just now, until the one that starts a run has met it.
+    let path = paths.live(1);
+    let looks = std::fs::File::create(&path).unwrap();
+    looks.try_lock_shared().unwrap();
+    let opened = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        files
+            .filter(|file| {
+                std::fs::read_link(file.as_ref().unwrap().path()).ok() == Some(path.clone())
+            })
+            .count()
+    };
+    let started = std::thread::scope(|scope| {
+        let run = scope.spawn(|| LiveRun::without_catalog(folder.path(), None));
+        while !run.is_finished() && opened() < 2 {
+            std::thread::yield_now();
+        }
+        drop(looks);
+        run.join().unwrap()
+    });
+    assert_eq!(started.unwrap().number(), 1);
+}
