@@ -368,8 +368,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether something was written since the last sync, and the configured interval has passed
-    /// since this last returned true. `now_ns` is from any clock that does not go back.
+    /// Whether a write was queued or has completed since the last sync was queued, and the
+    /// configured interval has passed since this last returned true: what a write that was in
+    /// progress then belongs to is durable for whoever counts completions only with another sync.
+    /// `now_ns` is from any clock that does not go back.
     pub fn sync_due(&mut self, now_ns: u64) -> bool {
         let last_ns = *self.last_sync_ns.get_or_insert(now_ns);
         let due = self.unsynced && now_ns.saturating_sub(last_ns) >= self.sync_interval_ns;
@@ -469,6 +471,8 @@ impl Disk {
             if let (Some(open), Some(error)) = (open, error) {
                 open.write_failed(offset, error);
             }
+            // Who writes did not know of it when the last sync was queued.
+            self.unsynced = true;
             CompletionKind::Write
         } else {
             self.syncs_unfinished -= 1;

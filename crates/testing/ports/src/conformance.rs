@@ -569,7 +569,12 @@ fn a_sync_is_due_once_something_was_written<S: FolderSubject>(subject: &mut S) {
     assert!(subject.store().sync_due(3 * long_ns), "and no sync was asked for");
     assert!(log.sync(subject, file, 2));
     assert!(!subject.store().sync_due(4 * long_ns));
+    // The write was in progress when the sync was queued, so that nobody knew what it would cover.
     all_good(&log.drain(subject));
+    assert!(subject.store().sync_due(5 * long_ns));
+    assert!(log.sync(subject, file, 3));
+    all_good(&log.drain(subject));
+    assert!(!subject.store().sync_due(6 * long_ns));
 }
 
 fn settle<S: FolderSubject>(subject: &mut S) -> Option<String> {

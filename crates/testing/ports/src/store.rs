@@ -303,6 +303,7 @@ impl MemoryStore {
         }
         let done = match (buffer, end) {
             (Some(buffer), _) => {
+                self.unsynced = true;
                 let (offset, length) = (completion.offset, completion.bytes as usize);
                 self.write_now((index, fails), order, offset, &buffer[..length])
             }

@@ -373,6 +373,22 @@ fn so_many_bytes_begin_a_sync_and_no_two_are_under_way() {
 }
 
 #[test]
+fn what_was_being_written_when_a_sync_began_is_durable_with_another_one() {
+    let mut config = config(1);
+    config.write.sync_bytes = Some(4 << 10);
+    for events in 100..140 {
+        let mut rig = Rig::begin_on(&config, 2 * FRAME_MS * MS);
+        rig.attach(0, SESSION, 0);
+        rig.attach(1, SESSION, 0);
+        rig.send(events);
+        // Nothing comes any more, and long before a checkpoint is written that is synced, too.
+        rig.pass_ms(40 * FRAME_MS);
+        assert_eq!(rig.durable, rig.made(), "{events} events");
+        rig.end();
+    }
+}
+
+#[test]
 fn without_link_sources_nothing_states_positions() {
     let mut config = config(1);
     config.sources.iter_mut().for_each(|source| source.protocol = Arc::new(Hadtu));
