@@ -355,7 +355,11 @@ impl RecorderConfig {
     ) -> Result<(), ConfigError> {
         let SourceConfig { name, protocol, clock, .. } = source;
         let path = |key: &str| format!("sources[{index}].{key}");
-        let other = self.sources.iter().find(|one| one.protocol.clock_hz().is_none());
+        let other = |has_clock: bool| {
+            let other =
+                self.sources.iter().find(|one| one.protocol.clock_hz().is_some() == has_clock);
+            other.map_or(String::new(), |one| format!(", as {:?} has", one.name))
+        };
         if self.is_by_time() {
             let is_ordered = !source.is_link() || clock.reorder_ns == 0;
             let expected = "none: times of a front-end rise";
@@ -377,14 +381,16 @@ impl RecorderConfig {
             let expected = "0: an event with several fragments of a source has several beginnings";
             let is_whole = skip == 0 || !self.has_pieces();
             require(is_whole, &path("payload.skip"), expected, skip)?;
-            let expected = "a layout with a time: build.match is \"time\"";
+            let expected =
+                format_args!("a layout with a time{}: build.match is \"time\"", other(true));
             let got = format_args!("{:?} of {name:?}", protocol.name());
             let has_time = source.is_link() || protocol.clock_hz().is_some();
             return require(has_time, &path("protocol"), expected, got);
         }
-        let beside = other.map_or(String::new(), |one| format!(", as {:?} has", one.name));
-        let expected =
-            format_args!("a layout with a key{beside}, or build.match = \"time\" for times alone");
+        let expected = format_args!(
+            "a layout with a key{}, or build.match = \"time\" for times alone",
+            other(false)
+        );
         let got = format_args!("times of {name:?}");
         require(protocol.clock_hz().is_none(), &path("layout"), expected, got)?;
         let expected = "build.match = \"time\" beside it";

@@ -385,6 +385,8 @@ fn send_and_look(
         }
         anyhow::Ok((sent, known.join().unwrap_or_default()))
     })?;
+    let (all, in_time) = (sent.len(), known.len());
+    anyhow::ensure!(in_time == all, "{in_time} of {all} fragments were durable in time");
     let bytes = count * order.fragment_bytes as u64;
     let last = sent.last().copied().unwrap_or_default().max(1e-9);
     let bytes_per_second = bytes as f64 / last;

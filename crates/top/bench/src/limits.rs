@@ -12,8 +12,11 @@ use crate::builder::{self, Built};
 use crate::decoders::{self, Decoded};
 use crate::discard::{self, Discarded};
 use crate::point::Load;
-use crate::report::{Report, Section, bytes, percent, table};
+use crate::report::{Report, Section, bytes, met, percent, table};
 use crate::search::{median, middle};
+
+/// How much longer a declaration may take than the decoder that was written for it.
+const DECLARED: f64 = 1.10;
 
 /// Everything that `bench limits` measures.
 #[derive(Debug, Serialize)]
@@ -53,12 +56,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     for sources in [10, 90, 1_000] {
         built.push(build(bench, sources)?);
     }
-    let decoders = [1, 5, 200].map(|records| decode(bench, records)).into_iter();
+    let decoders = [1, 5, 20, 200].map(|records| decode(bench, records)).into_iter();
     let decoders = decoders.collect::<anyhow::Result<_>>()?;
     let figures =
         Figures { receive_and_discard, direct_write, memory_copy, builder: built, decoders };
     let mut sections = vec![network(bench, &figures), local(bench, &figures)];
-    sections.extend([builder_alone(&figures), decoders_alone(&figures)]);
+    sections.extend([builder_alone(&figures), decoders_alone(bench, &figures)]);
     Report::new("limits", bench, sections, &figures)
 }
 
@@ -163,7 +166,7 @@ fn builder_alone(figures: &Figures) -> Section {
         .note("Descriptors of 260-byte fragments in runs of 64 per source; no sockets, no payload.")
 }
 
-fn decoders_alone(figures: &Figures) -> Section {
+fn decoders_alone(bench: &Bench<'_>, figures: &Figures) -> Section {
     let nanoseconds = |value: f64| format!("{value:.1}");
     let table = table(
         &figures.decoders,
@@ -173,6 +176,7 @@ fn decoders_alone(figures: &Figures) -> Section {
             ("hadtu, ns/packet", &|one| nanoseconds(one.nanoseconds_coded)),
             ("declared, ns/packet", &|one| nanoseconds(one.nanoseconds_declared)),
             ("ratio", &|one| format!("{:.2}", one.ratio())),
+            ("<= 1.10", &|one| met(bench.quick, one.ratio() <= DECLARED)),
         ],
     );
     Section::new("Decoders alone", table).note(

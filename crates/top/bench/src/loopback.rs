@@ -30,9 +30,17 @@ impl Limits {
     pub(crate) fn measure(bench: &Bench<'_>) -> anyhow::Result<Self> {
         let tcp = tcp(if bench.quick { 0.1 } else { 2.0 })?;
         let direct_write = direct_write_once(bench, None)?.bytes_per_second;
-        let is_written = AtomicBool::new(false);
+        let (has_begun, is_written) = (AtomicBool::new(false), AtomicBool::new(false));
         let at_once = std::thread::scope(|scope| {
-            let received = scope.spawn(|| tcp_while(|_| !is_written.load(Relaxed)));
+            let received = scope.spawn(|| {
+                tcp_while(|_| {
+                    has_begun.store(true, Relaxed);
+                    !is_written.load(Relaxed)
+                })
+            });
+            while !has_begun.load(Relaxed) && !received.is_finished() {
+                std::thread::sleep(LOOK);
+            }
             let written = direct_write_once(bench, None);
             is_written.store(true, Relaxed);
             let failed = |_| Err(anyhow::anyhow!("a receiver has panicked"));

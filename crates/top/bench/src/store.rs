@@ -20,7 +20,7 @@ use crate::Bench;
 use crate::control_node::own_seconds;
 use crate::loopback::Limits;
 use crate::report::{Report, Section, bytes, met, percent, table};
-use crate::search::{median, middle};
+use crate::search::middle;
 use crate::store_node::{Counts, Node, Phase};
 use crate::store_plain::{self, Plain, Way};
 
@@ -106,9 +106,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         }
         let what = format!("{}, {}", bytes(case.file_bytes as f64), case.name());
         let rounds = bench.rounds(&what, |bench| record(bench, case, &payloads))?;
-        let mut middle = middle(rounds.clone(), Stored::share);
-        middle.bytes_per_second = median(rounds.iter().map(|one| one.bytes_per_second));
-        stored.push(middle);
+        stored.push(middle(rounds, Stored::share));
     }
     let mut plain = Vec::new();
     let plain_bytes = if bench.quick { 32 << 20 } else { 8 << 30 };
@@ -264,7 +262,7 @@ fn stored_table(bench: &Bench<'_>, figures: &Figures, left_out: &[String]) -> Se
         .note(format!(
             "Frames of {} from memory to a node in a process of its own, over TCP on this machine; \
              each column's CRC-32C is made by the sender and checked by the node. Bytes/s: until \
-             all files are closed and synced; median of {}.",
+             all files are closed and synced. Of {} recordings, the one with the middle share.",
             bytes(FRAME_BYTES as f64),
             bench.repeats()
         ))

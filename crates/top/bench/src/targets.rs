@@ -280,9 +280,13 @@ fn fixed_section(bench: &Bench<'_>, fixed: &[Fixed]) -> Section {
             ("targets", &|one| one.name.to_owned()),
             ("rate", &|one| format!("{:.0} kHz", one.rate_hz / 1e3)),
             ("bytes/s", &|one| bytes(of(one, |recorded| recorded.point.bytes_per_second))),
-            ("discarded", &|one| {
-                format!("{:.2} %", of(one, |recorded| recorded.point.discarded_percent))
-            }),
+            (
+                "nothing lost",
+                &|one| match one.rounds.iter().filter(|one| !one.point.whole).count() {
+                    0 => "yes".to_owned(),
+                    lost => format!("**lost in {lost} of {}**", one.rounds.len()),
+                },
+            ),
             ("receive", &|one| percent(of(one, |recorded| recorded.point.receive_percent))),
             ("build", &|one| percent(of(one, |recorded| recorded.point.build_percent))),
             ("write", &|one| percent(of(one, |recorded| recorded.point.write_percent))),
@@ -290,10 +294,12 @@ fn fixed_section(bench: &Bench<'_>, fixed: &[Fixed]) -> Section {
                 true => percent(of(one, |recorded| recorded.node_percent.unwrap_or_default())),
                 false => "-".to_owned(),
             }),
+            ("s/GB", &|one| seconds_per_gb(of(one, |recorded| recorded.all_seconds_per_gb))),
         ],
     );
     Section::new("Rates of reference 001", table).note(format!(
-        "hades-90 in packets of 32 kB, {:.1} s each, median of {}. Percent of one CPU.",
+        "hades-90 in packets of 32 kB, {:.1} s each, median of {}. Percent of one CPU; s/GB: \
+         core-seconds of everything but the emulator, with the node's.",
         bench.seconds().min(2.0),
         bench.repeats()
     ))
