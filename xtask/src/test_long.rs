@@ -270,7 +270,10 @@ struct Section {
 }
 
 fn write_page(path: &Path, section: Section) -> Result<()> {
-    let former = std::fs::read_to_string(path).unwrap_or_default();
+    let former = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        former => former.with_context(|| path.display().to_string())?,
+    };
     std::fs::write(path, page(&former, &machine()?, section))
         .with_context(|| path.display().to_string())
 }

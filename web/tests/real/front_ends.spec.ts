@@ -55,7 +55,8 @@ test.beforeAll(async () => {
 test.afterAll(() => {
   camera?.kill("SIGKILL");
   node?.kill("SIGTERM");
-  if (folder !== "") rmSync(folder, { recursive: true, force: true });
+  // The node still ends.
+  if (folder !== "") rmSync(folder, { recursive: true, force: true, maxRetries: 50 });
 });
 
 test("a setting is changed from the page and reaches the front-end", async ({ page }) => {

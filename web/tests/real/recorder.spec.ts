@@ -97,7 +97,8 @@ test.afterAll(() => {
     } catch {
       // Nothing was mounted.
     }
-    rmSync(folder, { recursive: true, force: true });
+    // The node still ends.
+    rmSync(folder, { recursive: true, force: true, maxRetries: 50 });
   }
 });
 

@@ -311,7 +311,7 @@ fn a_comment_that_a_terminal_would_obey_is_refused() {
 #[test]
 fn a_node_without_a_run_says_which_sources_are_sending_and_makes_way_for_the_run() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = support::free();
+    let address = catchment_fixtures::free();
     let test = Test::with(settings(), |fixed| {
         (fixed.elsewhere, fixed.address) = (true, address);
     });

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use catchment_disk::{FaultControl, FaultPlan};
+use catchment_fixtures::free;
 use catchment_net::{SharedTokens, Tokens};
 use catchment_recorder::{NodeConfig, Place, SpillConfig, TargetConfig};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Test, free, settings};
+use crate::support::{Client, Test, settings};
 
 fn best_effort(target: TargetConfig) -> TargetConfig {
     TargetConfig { required: false, ..target }

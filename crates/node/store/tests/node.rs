@@ -6,16 +6,16 @@ mod dealt;
 mod generations;
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use catchment_disk::{DiskConfig, FaultControl, FaultPlan};
-use catchment_fixtures::{Random, wait_while};
+use catchment_fixtures::{Random, free, wait_while};
 use catchment_frame::{ColumnCoding, FILE_LIST_NAME, FileListLine};
 use catchment_frontend::{Closed, Frontend};
 use catchment_model::{Entry, Ledger, SourceId};
@@ -88,20 +88,32 @@ fn recorder(folder: &Path, targets: Vec<TargetConfig>) -> (Recorder, Frontend) {
 
 /// Sends the fragments of keys below that number, as far as `act` lets them go.
 fn send_to(front_end: &Frontend, keys: u64, act: impl FnOnce(&AtomicU64)) {
-    let allowed = AtomicU64::new(0);
+    send_while(front_end, |allowed| {
+        act(allowed);
+        allowed.store(keys, Relaxed);
+    });
+}
+
+/// Sends fragments of keys from 0 on as long as `act` allows them, and how many it did.
+fn send_while(front_end: &Frontend, act: impl FnOnce(&AtomicU64)) -> u64 {
+    let (allowed, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for (source, to) in (0..).zip(front_end.sources()) {
-            let allowed = &allowed;
+            let (allowed, is_over) = (&allowed, &is_over);
             scope.spawn(move || {
-                for key in 0..keys {
-                    wait_while(|| key >= allowed.load(Relaxed));
+                for key in 0.. {
+                    wait_while(|| key >= allowed.load(Relaxed) && !is_over.load(Acquire));
+                    if key >= allowed.load(Relaxed) {
+                        break;
+                    }
                     to.send(key, &content(source, key)).unwrap();
                 }
             });
         }
         act(&allowed);
-        allowed.store(keys, Relaxed);
+        is_over.store(true, Release);
     });
+    allowed.into_inner()
 }
 
 fn send(front_end: &Frontend, keys: u64) {
@@ -232,19 +244,6 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, changes: Option<&AtomicBool>)
 
 fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
-}
-
-/// An address that is free, of those that the system gives to no connection and to no other test:
-/// of a node that comes, comes back or never comes, while others listen and connect.
-fn free() -> SocketAddr {
-    const PORTS: std::ops::Range<u16> = 21_000..32_000;
-    let random = || std::hash::RandomState::new().build_hasher().finish();
-    let address = || {
-        let port = PORTS.start + (random() % PORTS.len() as u64) as u16;
-        let listener = TcpListener::bind(("127.0.0.1", port)).ok()?;
-        listener.local_addr().ok()
-    };
-    std::iter::repeat_with(address).take(1_000).flatten().next().expect("a port")
 }
 
 #[test]

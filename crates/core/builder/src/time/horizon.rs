@@ -535,6 +535,8 @@ impl Horizon {
             })
         };
         let longest = |(_, voter, _): &(usize, &Voter, Claim)| voter.scale.cycle_ns();
+        // Each poll comes here while anything is held: without a claim it costs nothing.
+        claims().next()?;
         let mut asked = vec![false; self.voters.len()];
         let mut best = Vec::new();
         for _ in 0..REFERENCES_MAX {

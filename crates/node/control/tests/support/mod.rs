@@ -1,8 +1,7 @@
 //! Shared by the tests of a node under control: a node of few emulated sources, and its client.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
-use std::hash::{BuildHasher as _, Hasher as _};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -202,18 +201,6 @@ impl Test {
     pub fn client(&self) -> Client {
         Client::new(&self.node().url().unwrap())
     }
-}
-
-/// An address that is free, of those that the system gives to no socket of other tests: for a port
-/// that is opened again, or where nobody is to be.
-pub fn free() -> SocketAddr {
-    const PORTS: std::ops::Range<u16> = 21_000..32_000;
-    let random = || std::hash::RandomState::new().build_hasher().finish();
-    let address = || {
-        let port = PORTS.start + (random() % PORTS.len() as u64) as u16;
-        UdpSocket::bind(("127.0.0.1", port)).ok()?.local_addr().ok()
-    };
-    std::iter::repeat_with(address).take(1_000).flatten().next().expect("a port")
 }
 
 /// Starts a node without logs on stderr.

@@ -7,11 +7,10 @@ pub mod links;
 pub mod stepped;
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
-use catchment_fixtures::sender_to;
+use catchment_fixtures::{free_ports, sender_to};
 use catchment_model::{Entry, SourceId};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::Run;
@@ -27,19 +26,10 @@ pub fn sources(count: u32) -> Vec<SourceConfig> {
         .collect()
 }
 
-/// So many addresses that are free, of those that the system gives to no socket of other tests: for
-/// ports that are opened again.
-pub fn free(count: usize) -> Vec<SocketAddr> {
-    const PORTS: std::ops::Range<u16> = 21_000..32_000;
-    let random = || std::hash::RandomState::new().build_hasher().finish();
-    let socket = || {
-        let port = PORTS.start + (random() % PORTS.len() as u64) as u16;
-        UdpSocket::bind(("127.0.0.1", port)).ok()
-    };
-    let sockets = std::iter::repeat_with(socket).take(1_000).flatten().take(count);
-    let sockets: Vec<UdpSocket> = sockets.collect();
-    assert_eq!(sockets.len(), count);
-    sockets.iter().map(|socket| socket.local_addr().expect("it is bound")).collect()
+/// So many addresses that are free, for ports that are opened again.
+pub fn free(count: u16) -> Vec<SocketAddr> {
+    let first = free_ports(count);
+    (first..first + count).map(|port| ([127, 0, 0, 1], port).into()).collect()
 }
 
 /// A recorder of that many sources with little memory.

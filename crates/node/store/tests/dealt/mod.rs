@@ -51,6 +51,8 @@ fn frames_are_shared_by_two_nodes_and_read_as_one_run() {
     let summary = end(recorder, front_end, 6_000);
     let nodes = nodes.map(|node| node.stop().unwrap());
     let run = check_both(folder.path(), 6_000);
+    let frames: u64 = nodes.iter().map(|node| node.frames_taken).sum();
+    assert_eq!(frames, verify(&run, |_| {}).frames, "none is there twice");
     // For a node whose disk is busy for a second the other one stands in.
     if summary.last.warnings.iter().any(|text| text.contains("go to others")) {
         println!("not compared: a disk was slow, {:?}", summary.last.warnings);
@@ -65,8 +67,6 @@ fn frames_are_shared_by_two_nodes_and_read_as_one_run() {
         let frames: usize = of_node.map(|file| file.frames).sum();
         assert_eq!(frames as u64, node.frames_taken);
     }
-    let frames: u64 = nodes.iter().map(|node| node.frames_taken).sum();
-    assert_eq!(frames, verify(&run, |_| {}).frames, "none is there twice");
     // One folder is a part, which says what is missing.
     let part = Run::open(&stored(folder.path())[1]).unwrap();
     let [FileProblem::MissingPart { target, number: 0, count: 2 }] = part.problems() else {
@@ -114,7 +114,7 @@ fn a_node_whose_only_disk_hangs_is_left_out_and_takes_part_again_when_the_disk_a
     let two = Node::start(config).unwrap();
     let addresses = [one.address(), two.address()];
     let (recorder, front_end) = recorder(folder.path(), vec![shared(&addresses)]);
-    send_to(&front_end, 12_000, |allowed| {
+    let keys = send_while(&front_end, |allowed| {
         wait_while(|| !shares(&recorder).iter().all(|node| node.is_connected));
         allowed.store(2_000, Relaxed);
         wait_while(|| shares(&recorder)[1].frames_durable == 0);
@@ -136,9 +136,9 @@ fn a_node_whose_only_disk_hangs_is_left_out_and_takes_part_again_when_the_disk_a
             shares(&recorder)[1].frames_durable == before
         });
     });
-    end(recorder, front_end, 12_000);
+    end(recorder, front_end, keys);
     let nodes = [one, two].map(|node| node.stop().unwrap());
-    check_both(folder.path(), 12_000);
+    check_both(folder.path(), keys);
     assert!(nodes.iter().all(|node| node.faults == 0 && node.frames_unfit == 0), "{nodes:?}");
 }
 

@@ -2,12 +2,11 @@
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use std::borrow::BorrowMut;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+pub use catchment_fixtures::{free, free_ports};
 use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SubEventHeader};
 use serde_json::Value;
 
@@ -65,27 +64,6 @@ pub fn printed(mut command: Command, word: &str) -> (Child, BufReader<ChildStdou
         assert!(read > 0, "{command:?} ended without saying {word:?}");
     }
     (child, lines, line)
-}
-
-/// The first of so many ports of this machine that are free, each next to the one before.
-pub fn free_ports(count: u16) -> u16 {
-    // Below those that the system gives to connections of other tests.
-    const PORTS: std::ops::Range<u16> = 21_000..32_000;
-    let random = || std::hash::RandomState::new().build_hasher().finish();
-    let is_free = |port| {
-        let any = ("0.0.0.0", port);
-        UdpSocket::bind(any).is_ok() && TcpListener::bind(any).is_ok()
-    };
-    let neighbours = std::iter::repeat_with(|| {
-        let first = PORTS.start + (random() % u64::from(PORTS.end - PORTS.start - count)) as u16;
-        (first..first + count).all(is_free).then_some(first)
-    });
-    neighbours.take(1_000).flatten().next().expect("neighbours")
-}
-
-/// An address of this machine that is free, and that no connection of other tests is given.
-pub fn free() -> SocketAddr {
-    ([127, 0, 0, 1], free_ports(1)).into()
 }
 
 /// The only run in a folder's `runs`; the catalogue stands beside it.
