@@ -155,6 +155,11 @@ impl<M: Matcher> Builder<M> {
         self.matcher.awaited(&mut each);
     }
 
+    /// The key below which all events are closed, cut or not.
+    pub fn released_key(&self) -> u64 {
+        self.matched.rows.back().map_or(self.matched.closed_key, |row| row.key + 1)
+    }
+
     /// How many events are closed and wait to be cut.
     pub fn row_count(&self) -> u64 {
         self.matched.row_count()

@@ -293,7 +293,10 @@ impl Pipeline {
             self.count_restarted(live, &cut);
             resolve_chains(&mut cut, &self.pool);
             self.waiting_fill.put(cut.payload_bytes);
-            self.pausable.count_skew(live, &self.builder, (&cut, &self.lanes));
+            // The run's end closes events whatever they wait for.
+            if !self.finished {
+                self.pausable.count_skew(live, &self.builder, (&cut, &self.lanes));
+            }
             let decided = self.tape.cut(now_ns, &self.builder, &cut);
             self.waiting.push_back(FrameCut { cut, group: 0, decided });
             work += 1;
@@ -474,6 +477,9 @@ pub(crate) struct Pausable {
     held: Arc<Held>,
     /// Whether the next event waits for it. Looked at while some source that promises is held.
     awaited: Vec<bool>,
+    /// The key below which events were closed before they waited for it while it is held. What it
+    /// lacks of them is not for that: they may have closed while its connection was silent.
+    held_from: Vec<u64>,
     /// Sources that stand behind what there was no memory for, and in which calm that was.
     behind: Vec<(usize, u64)>,
     /// Times in which nothing was on its way to the targets, and whether the last of them lasts.
@@ -487,8 +493,9 @@ impl Pausable {
         let count = if waits.contains(&true) { waits.len() } else { 0 };
         let promises = (0..count).map(|source| config.promising.get(source) == Some(&true));
         let (taken, promises, awaited) = (vec![0; count], promises.collect(), vec![false; count]);
-        let (behind, calms, is_calm) = (Vec::new(), 0, false);
-        Self { taken, promises, waits, held, awaited, behind, calms, is_calm }
+        let (held_from, behind) = (vec![u64::MAX; count], Vec::new());
+        let (calms, is_calm) = (0, false);
+        Self { taken, promises, waits, held, awaited, held_from, behind, calms, is_calm }
     }
 
     /// Takes note of what is said of a source, and returns what the builder is told now. That it
@@ -533,7 +540,8 @@ impl Pausable {
         }
     }
 
-    /// Counts the rows of a cut that lack sources which nobody waited for while they were held.
+    /// Counts the rows of a cut that lack sources which nobody waited for any more while they were
+    /// held.
     fn count_skew(
         &self,
         live: &Live,
@@ -548,8 +556,10 @@ impl Pausable {
         }
         let status = builder.status().sources;
         for source in held {
-            let has_passed = |key: &&u64| status[source].newest_key >= Some(**key);
-            let behind = cut.keys.iter().filter(|key| !has_passed(key)).count() as u64;
+            // By time nobody says which sources an event waits for.
+            let from = if live.is_by_time { 0 } else { self.held_from[source] };
+            let is_behind = |key: &&u64| **key >= from && status[source].newest_key < Some(**key);
+            let behind = cut.keys.iter().filter(is_behind).count() as u64;
             let ColumnCut { missing, not_sent, .. } = cut.columns[source];
             let count = behind.min(missing - not_sent);
             live.links[lanes[source].1.index()].fragments_skew.fetch_add(count, Relaxed);
@@ -572,15 +582,25 @@ impl Pausable {
             (self.is_calm, self.calms) = (is_calm, self.calms + u64::from(is_calm));
             self.held.show_calm(if is_calm { self.calms } else { 0 });
         }
-        let Self { promises, held, awaited, behind, .. } = self;
+        let Self { promises, held, awaited, held_from, behind, .. } = self;
         let promising = (0..awaited.len()).filter(|&source| promises[source]);
         let is_held = promising.clone().any(|source| held.is_held(lanes[source].1.0));
         if !is_held {
+            held_from.fill(u64::MAX);
             return behind.clear();
         }
         awaited.fill(false);
         builder.awaited(|source| awaited[source] = true);
-        promising.for_each(|source| held.show_awaited(lanes[source].1.0, awaited[source]));
+        let released_key = builder.released_key();
+        for source in promising {
+            let SourceId(number) = lanes[source].1;
+            held.show_awaited(number, awaited[source]);
+            held_from[source] = match (held.is_held(number), awaited[source]) {
+                (true, true) => held_from[source].min(released_key),
+                (true, false) => held_from[source],
+                (false, _) => u64::MAX,
+            };
+        }
         for (source, calm) in behind.drain(..) {
             if is_calm && calm == self.calms && awaited[source] {
                 builder.note(now_ns, source, SourceNote::Behind(calm));
@@ -628,9 +648,9 @@ mod tests {
     fn a_source_whose_connection_ends_or_begins_is_behind_nothing_that_came_before() {
         let (taken, waits, promises) = (vec![0; 2], vec![true; 2], vec![true; 2]);
         let (held, awaited, behind) = (Arc::new(Held::new(2)), vec![false; 2], Vec::new());
-        let (calms, is_calm) = (3, true);
+        let (held_from, calms, is_calm) = (vec![u64::MAX; 2], 3, true);
         let mut pausable =
-            Pausable { taken, waits, promises, held, awaited, behind, calms, is_calm };
+            Pausable { taken, waits, promises, held, awaited, held_from, behind, calms, is_calm };
         let ends = [
             SourceNote::Attached,
             SourceNote::Waited,

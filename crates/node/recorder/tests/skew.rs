@@ -200,6 +200,36 @@ fn a_source_that_is_ahead_by_more_costs_those_behind_it_their_events_at_once() {
 }
 
 #[test]
+fn what_a_source_lacks_that_is_held_when_the_run_ends_is_not_for_its_order() {
+    let mut config = config(0);
+    config.sources.truncate(3);
+    let names = ["late", "long", "short"];
+    names.iter().zip(&mut config.sources).for_each(|(name, one)| one.name = (*name).to_owned());
+    let mut run = Stepped::begin(&config);
+    let [late, long, short] = names.map(|name| run.open_session(name));
+    for data in [late, long, short] {
+        run.write(data, &fragments(1, 0, 0, &[(0, &[1])]));
+    }
+    // All further events wait for the first one, and the second one has no room for more of them.
+    let (bytes, mut next) = (vec![7; BYTES], 1);
+    loop {
+        run.write(long, &fragments(1 + next as u32, 0, next, &[(next, &bytes)]));
+        run.pass(5);
+        if run.left(long) > 0 {
+            break;
+        }
+        next += 1;
+    }
+    let farther: Vec<(u64, &[u8])> = (1..next + 10).map(|key| (key, &[8][..])).collect();
+    run.write(short, &fragments(2, 0, 1, &farther));
+    run.pass(5);
+    run.sent(3 + (next - 1) + farther.len() as u64);
+    let last = run.end();
+    assert_eq!(last.ledger.sources[1][Entry::FragmentsMissing], 10);
+    assert!(last.links.iter().all(|link| link.fragments_skew == 0), "{:?}", last.links);
+}
+
+#[test]
 fn what_was_granted_is_there_again_after_a_break() {
     let count = ASKED_BYTES as usize / (BYTES + 100);
     let mut run = Stepped::begin(&config(ASKED_BYTES));
