@@ -52,7 +52,6 @@ pub(crate) struct Receive {
     timeout_ns: u64,
     drops_asked_ns: u64,
     stage: Stage,
-    turns: Turns,
     /// Whether it has worked.
     has_begun: bool,
 }
@@ -98,7 +97,7 @@ impl Receive {
     ) -> Self {
         let (stop, stage) = (Arc::clone(stop), Stage::Receiving);
         let senders = vec![None; allowed.len()];
-        let (drops_asked_ns, turns, has_begun) = (0, Turns::default(), false);
+        let (drops_asked_ns, has_begun) = (0, false);
         Self {
             ingress,
             intake,
@@ -108,7 +107,6 @@ impl Receive {
             timeout_ns,
             drops_asked_ns,
             stage,
-            turns,
             has_begun,
         }
     }
@@ -122,13 +120,12 @@ impl Receive {
     /// Takes what has arrived, as far as there is room for its descriptors. Also returns how many
     /// pieces came from permitted senders: datagrams that arrived together are one.
     fn take(&mut self) -> (Received, u64) {
-        let Self { intake, allowed, senders, stage, turns, .. } = self;
+        let Self { intake, allowed, senders, stage, .. } = self;
         let is_over = matches!(stage, Stage::Answering { .. } | Stage::Lingering { .. });
-        let some_wait = turns.begin(matches!(stage, Stage::Last { .. }));
         let mut accepted = 0;
-        let mut received = self.ingress.poll(&mut |Arrival { endpoint, sender, piece }| {
-            if let Some(flow) = turns.wait(intake, (endpoint, allowed.len()), &piece) {
-                return flow;
+        let received = self.ingress.poll(&mut |Arrival { endpoint, sender, piece }| {
+            if !intake.has_room(endpoint) {
+                return if intake.put_off(endpoint) { Flow::Held } else { Flow::Paused };
             }
             match piece {
                 Piece::Datagrams(_) if is_over => {}
@@ -182,7 +179,6 @@ impl Receive {
                 None => format!("receiving: {error}"),
             });
         }
-        received.more |= some_wait;
         (received, accepted)
     }
 
@@ -354,48 +350,6 @@ impl Drop for Receive {
 fn reject(intake: &mut Intake, port: usize, sender: Option<SocketAddr>, bytes: usize) {
     let account = intake.account_of(port);
     intake.ingest().reject(account, sender.map(|sender| sender.ip()), bytes);
-}
-
-/// Whose turn it is where there is no room for all that comes. Otherwise the connections that are
-/// polled first would take all of it for as long as they bring as much.
-#[derive(Default)]
-struct Turns {
-    /// The endpoint that what comes now waits for.
-    first: Option<usize>,
-    /// The one that found no room in this poll, before any other.
-    next: Option<usize>,
-}
-
-impl Turns {
-    /// A poll begins, behind which others may follow if it is not the last. Returns whether some
-    /// endpoint has its turn first.
-    fn begin(&mut self, is_last: bool) -> bool {
-        self.first = self.next.take().filter(|_| !is_last);
-        self.first.is_some()
-    }
-
-    /// How a piece waits, if it does.
-    #[inline]
-    fn wait(
-        &mut self,
-        intake: &mut Intake,
-        (endpoint, ports): (usize, usize),
-        piece: &Piece<'_>,
-    ) -> Option<Flow> {
-        // Among ports the ingress sees to turns.
-        let is_other = |first: usize| first != endpoint && first.max(endpoint) >= ports;
-        self.first = self.first.filter(|&first| is_other(first));
-        let may_wait = matches!(piece, Piece::Bytes(_) | Piece::Incoming(_));
-        if !intake.has_room(endpoint) {
-            // A port that comes behind the connections had one that is gone before it.
-            let keeps_turn = self.first.filter(|_| endpoint >= ports);
-            self.next.get_or_insert(keeps_turn.unwrap_or(endpoint));
-            let is_put_off = may_wait && intake.put_off(endpoint);
-            return Some(if is_put_off { Flow::Held } else { Flow::Paused });
-        }
-        let may_wait = may_wait && self.first.is_some() && intake.has_items(endpoint);
-        (may_wait && intake.put_off(endpoint)).then_some(Flow::Held)
-    }
 }
 
 /// The networks that an endpoint takes datagrams or connections from; without any, it takes them

@@ -25,11 +25,6 @@ impl Intake {
         true
     }
 
-    /// Whether that endpoint is a connection of a session that carries items.
-    pub(crate) fn has_items(&self, endpoint: usize) -> bool {
-        self.listeners.iter().any(|(_, one)| one.is_data(endpoint))
-    }
-
     /// Has a connection of a session wait for room. Returns false if the endpoint is none.
     pub(crate) fn put_off(&mut self, endpoint: usize) -> bool {
         let Self { listeners, ingest, .. } = self;
