@@ -68,6 +68,7 @@ mod receive;
 mod recorder;
 mod run_files;
 mod run_gate;
+mod run_line;
 mod schema;
 mod selection;
 mod senders;

@@ -12,7 +12,7 @@ use std::sync::atomic::{
 use catchment_builder::Offsets;
 use catchment_frame::RunLocation;
 use catchment_model::units::counted;
-use catchment_model::{Entry, Ledger, RunId, SourceId};
+use catchment_model::{Entry, Ledger, RunId, SourceId, SourceLedger};
 use catchment_net::SocketGauge;
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ use crate::live_folder::FolderSnapshot;
 use crate::live_link::{LinkCounts, LiveLink};
 use crate::live_progress::LinkProgress;
 use crate::live_target::LiveTarget;
+use crate::run_line::ShownLine;
 use crate::senders::{SenderPair, Stranger};
 use crate::spill_counts::SpillReport;
 use crate::store_nodes::NodeShare;
@@ -67,6 +68,7 @@ pub(crate) struct Live {
     pub(crate) is_ending: AtomicBool,
     // Indexed by the numbers of the ledger.
     alignment: Vec<LiveAlignment>,
+    shown: Vec<ShownLine>,
     pub(crate) links: Vec<LiveLink>,
     offsets: Mutex<Vec<Offsets>>,
     /// Whether events that begin now are discarded because the run is paused.
@@ -298,6 +300,7 @@ impl Live {
             ledger,
             targets: targets.map(target).collect(),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
+            shown: names.iter().map(|_| ShownLine::default()).collect(),
             links: names.iter().map(|_| LiveLink::default()).collect(),
             offsets: Mutex::default(),
             gauges: Mutex::new(vec![None; names.len()]),
@@ -452,8 +455,8 @@ impl Live {
     }
 
     /// The target whose line is the run's for a source: of those needed that have all of it the one
-    /// that has lost least of it, and the first of equal ones. What it has recorded may be a little
-    /// behind the others.
+    /// that has lost least of it, and the first of equal ones. It may be behind the one whose line
+    /// was the run's before.
     fn line(&self, source: SourceId) -> Option<&LiveTarget> {
         let with_it = self.needed().filter(|target| target.variant.has_whole(source.index()));
         with_it.min_by_key(|target| target.lost(source))
@@ -467,13 +470,15 @@ impl Live {
     /// The run's ledger.
     pub(crate) fn total(&self) -> Ledger {
         let mut total = self.ledger.snapshot();
-        for (number, source) in (0..).map(SourceId).zip(&mut total.sources) {
-            if let Some(line) = self.line(number) {
-                Entry::ALL
-                    .iter()
-                    .for_each(|&entry| source[entry] += line.ledger.read(number, entry));
+        let sources = total.sources.iter_mut().zip(&self.shown);
+        for (number, (source, shown)) in (0..).map(SourceId).zip(sources) {
+            let mut line = SourceLedger::default();
+            if let Some(of_target) = self.line(number) {
+                Entry::ALL.iter().for_each(|&entry| {
+                    line[entry] = of_target.ledger.read(number, entry);
+                });
             }
-            source[Entry::FragmentsDurable] = self.durable(number);
+            source.add(&shown.show(line, self.durable(number)));
         }
         total
     }
@@ -497,15 +502,6 @@ impl Live {
             durable.saturating_sub(all_lost - lost(target).min(all_lost))
         };
         needed().map(of).min().unwrap_or(0)
-    }
-
-    /// One entry of the run's ledger.
-    pub(crate) fn read(&self, source: SourceId, entry: Entry) -> u64 {
-        if entry == Entry::FragmentsDurable {
-            return self.durable(source);
-        }
-        let line = self.line(source);
-        self.ledger.read(source, entry) + line.map_or(0, |line| line.ledger.read(source, entry))
     }
 
     /// Counts beside the ledger.

@@ -16,7 +16,7 @@ use catchment_agent::{Agent, Waker, Work};
 use catchment_codec::Coding;
 use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Dtype};
-use catchment_model::{Entry, RunId, SampleRate, SourceId, TimeScale};
+use catchment_model::{Entry, Ledger, RunId, SampleRate, SourceId, SourceLedger, TimeScale};
 use catchment_storage::{
     Codings, ColumnCoding, NewTrends, StorageError, TrendFiles, TrendLengths, mend_trends,
 };
@@ -430,8 +430,10 @@ impl<T: TrendStore> Trends<T> {
     fn count(&mut self, now_ns: u64) {
         self.counted_ns = now_ns;
         let until = now_ns / 1_000_000_000;
+        let (ledger, counts) = (self.live.total(), self.live.counts());
+        let total = ledger.total();
         for (series, (counter, trend)) in self.counters.iter_mut().enumerate() {
-            trend.push(now_ns, counter.read(&self.live) as f64);
+            trend.push(now_ns, counter.read(&ledger, &total, &counts) as f64);
             let rows = trend.take_complete(until);
             self.counter_files.iter_mut().for_each(|files| files.add(series, &rows));
         }
@@ -487,19 +489,13 @@ impl<T: TrendStore> Trends<T> {
 }
 
 impl Counter {
-    fn read(self, live: &Live) -> u64 {
+    fn read(self, ledger: &Ledger, total: &SourceLedger, counts: &Counts) -> u64 {
         match self {
-            Self::Total(entry) => {
-                let sources = 0..live.ledger.source_count() as u32;
-                sources.map(|source| live.read(SourceId(source), entry)).sum()
-            }
-            Self::FramesRecorded => live.counts().frames_recorded,
-            Self::BytesWritten => live.counts().bytes_written,
-            Self::EventsRecorded => {
-                let Counts { slices_recorded, events_recorded, .. } = live.counts();
-                events_recorded.saturating_add(slices_recorded)
-            }
-            Self::Source(source, entry) => live.read(source, entry),
+            Self::Total(entry) => total[entry],
+            Self::FramesRecorded => counts.frames_recorded,
+            Self::BytesWritten => counts.bytes_written,
+            Self::EventsRecorded => counts.events_recorded.saturating_add(counts.slices_recorded),
+            Self::Source(source, entry) => ledger.sources[source.index()][entry],
         }
     }
 }

@@ -18,8 +18,6 @@ pub(crate) struct Watcher {
     limits: Limits,
     /// The sources and links: their names, and whether they are required.
     sources: Vec<(String, bool)>,
-    /// How many the run's line may be of.
-    targets: usize,
     began_ns: u64,
     /// When what the ledger has of losses and of bad data has changed.
     lost: (u64, Option<u64>),
@@ -41,7 +39,6 @@ impl Watcher {
         Self {
             watch: RunWatch::default(),
             limits: Limits::of_frames(frame_ns),
-            targets: config.targets().len(),
             began_ns: now_ns,
             lost: (0, None),
             bad: (0, None),
@@ -145,8 +142,7 @@ impl Watcher {
 
     /// Good is not said while data were lost or bad in the last minute, nor loss while none were;
     /// a required source that is silent, or out of step, counts as loss. One that nobody reads is
-    /// not silent. What the ledger had of losses, it may have no more: of two targets its line is
-    /// the one's that has lost less, which may be behind the other and not know of them yet.
+    /// not silent.
     fn check(
         &self,
         now_ns: u64,
@@ -157,7 +153,6 @@ impl Watcher {
         let is_lately =
             |at: Option<u64>| at.is_some_and(|at_ns| now_ns - at_ns < self.limits.loss_ns);
         let (lost, bad) = (is_lately(self.lost.1), is_lately(self.bad.1));
-        let has_lost = self.lost.0 > 0 || lost && self.targets > 1;
         let sources = self.sources.iter().zip(&self.heard).enumerate();
         let mut away = sources.map(|(index, ((_, required), (_, heard_ns)))| {
             *required && now_ns - heard_ns > self.limits.silent_ns && !is_held(index)
@@ -166,7 +161,7 @@ impl Watcher {
         let is_wrong = match verdict.level {
             Level::Good | Level::Held => lost || bad,
             Level::BadData => lost || self.bad.0 == 0,
-            Level::Loss | Level::HeavyLoss => !has_lost && !away.any(|is_away| is_away),
+            Level::Loss | Level::HeavyLoss => self.lost.0 == 0 && !away.any(|is_away| is_away),
             Level::HeavyBadData => self.bad.0 == 0,
             Level::NotRecording => false,
         };
