@@ -33,6 +33,11 @@ impl Excused {
         ranges.splice(first..end, std::iter::once(start..end_key));
     }
 
+    /// Removes and returns the ranges of a source.
+    pub fn take(&mut self, index: usize) -> Vec<Range<u64>> {
+        self.0.get_mut(index).map(std::mem::take).unwrap_or_default()
+    }
+
     /// Whether a key of a source is.
     pub fn has(&self, index: usize, key: u64) -> bool {
         self.has_some_of(index, key..key + 1)

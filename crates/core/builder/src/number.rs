@@ -39,7 +39,6 @@ use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
 pub use self::numbers::KEY_END;
 use self::parked::{Ahead, Held, Parked};
 use self::shares::Shares;
-use crate::excused::Excused;
 use crate::matched::Source;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceNote,
@@ -59,7 +58,6 @@ pub struct NumberMatcher {
     events: OpenEvents,
     parked: Parked,
     shares: Shares,
-    excused: Excused,
     /// Distance behind a position within which a number is never a restart.
     number_back_max: u64,
     now_ns: u64,
@@ -87,7 +85,6 @@ impl NumberMatcher {
             events,
             parked: Parked::new(config),
             shares: Shares::new(config),
-            excused: Excused::default(),
             number_back_max: config.number_back_max,
             now_ns: 0,
             restarts_followed: 0,
@@ -234,7 +231,7 @@ impl NumberMatcher {
         } else {
             let reason = self.events.unused(index, key, fragment);
             if reason == Entry::FragmentsLate && self.horizon.promises.has(index) {
-                self.excused.add(index, key..key + 1, matched.closed_key);
+                self.horizon.promises.excuse(index, key..key + 1, matched.closed_key);
             }
             known.discard(reason, matched);
         }
@@ -640,8 +637,7 @@ impl Matcher for NumberMatcher {
     }
 
     fn not_sent(&self, index: usize, key: u64) -> bool {
-        let promises = &self.horizon.promises;
-        promises.has(index) && key < promises.mark(index) && !self.excused.has(index, key)
+        self.horizon.promises.was_not_sent(index, key)
     }
 
     fn parked(&self, source: usize) -> usize {

@@ -32,6 +32,41 @@ fn keys_that_a_source_passed_were_not_sent_unless_it_said_that_it_dropped_them()
 }
 
 #[test]
+fn keys_that_a_source_dropped_before_the_first_numbering_were_sent_to_nobody_else() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    // It dropped the first one, and three behind its first fragment; 6 it never had.
+    mark(&mut rig, 0, 1, 0);
+    rig.builder.note(0, 1, SourceNote::Excused(1));
+    rig.send(0, 1, [1]);
+    mark(&mut rig, 0, 1, 2);
+    rig.builder.note(0, 1, SourceNote::Excused(5));
+    rig.send(0, 1, [5, 7]);
+    rig.poll(0);
+    assert!(rig.rows.is_empty());
+    rig.send(MS, 0, 0..8);
+    rig.poll(MS);
+    assert_eq!((rig.rows.len(), not_sent(&rig)), (8, (5, 1)));
+    rig.finish(2 * MS);
+}
+
+#[test]
+fn keys_that_a_source_dropped_of_a_numbering_that_has_not_begun_were_not_kept_from_it() {
+    let mut rig = Rig::new(config(&[Required; 2]));
+    rig.send_all(0, 0..2, 0..5);
+    rig.poll(0);
+    rig.builder.note(0, 1, SourceNote::Numbering);
+    rig.send(0, 1, [0]);
+    mark(&mut rig, 0, 1, 1);
+    rig.builder.note(0, 1, SourceNote::Excused(4));
+    rig.send(0, 1, [4, 6]);
+    rig.builder.note(MS, 0, SourceNote::Numbering);
+    rig.send(MS, 0, 0..7);
+    rig.poll(MS);
+    assert_eq!((rig.rows.len(), not_sent(&rig)), (12, (4, 1)));
+    rig.finish(2 * MS);
+}
+
+#[test]
 fn what_came_late_was_sent_and_what_nobody_waited_for_is_not_known() {
     let mut frames = config(&[Required; 2]);
     // All rows are cut together.

@@ -35,13 +35,8 @@ impl NumberMatcher {
             SourceNote::Excused(number) => {
                 let number = number.min(KEY_END);
                 let is_placed = self.place(index, number).is_some();
-                let from = self.horizon.promises.mark(index);
                 self.events.edges.drop_first(index);
-                self.horizon.promises.reach(index, number);
-                let to = self.horizon.promises.mark(index);
-                if is_placed && from < to {
-                    self.excused.add(index, from..to, matched.closed_key);
-                }
+                self.horizon.promises.reach_excused(index, number, is_placed, matched.closed_key);
             }
             // One that is expected in some events alone may begin and end between two of them.
             SourceNote::Begin if matched.expected_in[index] == 0 => {

@@ -24,9 +24,12 @@
 //! This module has no queues, no events and no cutting, as the other one (`horizon.rs`), whose
 //! voters it does not know.
 
+use std::ops::Range;
+
 use super::numbers::{KEY_END, Numbers};
 use crate::config::NUMBER_BITS_MIN;
 use crate::edges::Promised;
+use crate::excused::Excused;
 use crate::{BuilderConfig, SourceNote, SourceRole};
 
 /// What the sources of a builder have promised.
@@ -37,6 +40,10 @@ pub struct Promises {
     /// By source: its low-water mark; and 0 if it is awaited, `NOT_AWAITED` otherwise.
     marks: Vec<u64>,
     not_awaited: Vec<u64>,
+    /// Keys that they have passed without a fragment, and why is counted.
+    excused: Excused,
+    /// The same as numbers, of those that are unplaced: of this numbering, and of the next.
+    unplaced: [Excused; 2],
     /// The bits in which the numbers of all sources can be compared.
     bits: u32,
     /// The lowest key of the numbering, and how many were before it.
@@ -136,6 +143,8 @@ impl Promises {
         Self {
             marks,
             not_awaited,
+            excused: Excused::default(),
+            unplaced: Default::default(),
             sources,
             bits,
             base: 0,
@@ -413,6 +422,33 @@ impl Promises {
         }
     }
 
+    /// The same, and why those between its mark and that number are missing is counted.
+    pub fn reach_excused(&mut self, index: usize, number: u64, is_placed: bool, closed: u64) {
+        let (from, from_key) = (self.sources[index].number, self.marks[index]);
+        self.reach(index, number);
+        let to_key = self.marks[index];
+        match from.filter(|&from| from < number) {
+            _ if is_placed => self.excuse(index, from_key..to_key, closed),
+            Some(from) => {
+                let of_numbering = &mut self.unplaced[usize::from(self.is_ahead(index))];
+                of_numbering.add(index, from..number, 0);
+            }
+            None => {}
+        }
+    }
+
+    /// These keys of a source are missing, and why is counted. Those below `closed` are forgotten.
+    pub fn excuse(&mut self, index: usize, keys: Range<u64>, closed: u64) {
+        if !keys.is_empty() {
+            self.excused.add(index, keys, closed);
+        }
+    }
+
+    /// Whether a source has passed a key, and it is not counted why it lacks that.
+    pub fn was_not_sent(&self, index: usize, key: u64) -> bool {
+        self.has(index) && key < self.marks[index] && !self.excused.has(index, key)
+    }
+
     /// Fixes the offset of a source, so that a number of it gets its place.
     pub fn place(&mut self, index: usize, number: u64, placing: Placing) {
         let (numbers, base) = (self.numbers(), self.base);
@@ -426,9 +462,20 @@ impl Promises {
             }
         };
         let source = &mut self.sources[index];
-        (source.offset, source.is_known) = (Some(key.wrapping_sub(number)), true);
+        let offset = key.wrapping_sub(number);
+        (source.offset, source.is_known) = (Some(offset), true);
         if let Some(mark) = source.number {
             self.reach(index, mark);
+        }
+        let numberings = if self.is_ahead(index) { 1 } else { 2 };
+        for unplaced in &mut self.unplaced[..numberings] {
+            for Range { start, end } in unplaced.take(index) {
+                let (from, to) = (start.wrapping_add(offset), end.wrapping_add(offset));
+                // What has no key is missing in no event.
+                if from < to && to <= KEY_END {
+                    self.excused.add(index, from..to, 0);
+                }
+            }
         }
     }
 
@@ -461,6 +508,8 @@ impl Promises {
             }
             self.not_awaited[index] = source.not_awaited();
         }
+        self.unplaced.swap(0, 1);
+        self.unplaced[1] = Excused::default();
         (self.base, self.numberings, self.is_marked) = (base, self.numberings + 1, true);
     }
 
