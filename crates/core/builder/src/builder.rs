@@ -149,6 +149,13 @@ impl<M: Matcher> Builder<M> {
         self.matcher.hold(source, &self.matched);
     }
 
+    /// Says that a source may have sent what has not been read: events wait for it, however many
+    /// others have passed them, until memory is short. Call it as [`hold`](Self::hold).
+    pub fn hold_unread(&mut self, now_ns: u64, source: usize) {
+        self.advance(now_ns);
+        self.matcher.hold_unread(source, &self.matched);
+    }
+
     /// Hands over the sources that promise and for which the next event waits, by what was closed
     /// last. A rule that matches by time names none.
     pub fn awaited(&mut self, mut each: impl FnMut(usize)) {

@@ -37,6 +37,12 @@ pub trait Matcher {
     /// Called in each duty cycle before [`poll`](Self::poll) while this lasts.
     fn hold(&mut self, source: usize, matched: &Matched);
 
+    /// The same of a source that may have sent what has not been read: where a rule lets most
+    /// sources decide, they do not decide that it is late.
+    fn hold_unread(&mut self, source: usize, matched: &Matched) {
+        self.hold(source, matched);
+    }
+
     /// Hands over the sources that promise and for which the next event waits.
     fn awaited(&mut self, each: &mut dyn FnMut(usize)) {
         let _ = each;

@@ -565,11 +565,11 @@ impl Matcher for NumberMatcher {
     }
 
     fn hold(&mut self, source: usize, matched: &Matched) {
-        self.horizon.count_time(self.now_ns);
-        match self.horizon.promises.has(source) {
-            true => self.horizon.promises.speak(source, self.horizon.active_ns()),
-            false => self.horizon.hold(matched.sources[source].voter(), self.now_ns),
-        }
+        self.horizon.hold(source, matched.sources[source].voter(), self.now_ns);
+    }
+
+    fn hold_unread(&mut self, source: usize, matched: &Matched) {
+        self.horizon.hold_unread(source, matched.sources[source].voter(), self.now_ns);
     }
 
     fn note(&mut self, source: usize, note: SourceNote, matched: &mut Matched) {
@@ -596,6 +596,7 @@ impl Matcher for NumberMatcher {
         }
         let waiting_bytes = self.waiting_bytes();
         self.shares.update(self.now_ns, waiting_bytes, &self.parked, &mut self.horizon, matched);
+        self.horizon.end_cycle();
     }
 
     fn finish(&mut self, matched: &mut Matched) {

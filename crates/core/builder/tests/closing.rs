@@ -56,6 +56,31 @@ fn a_dead_source_costs_one_time_out_and_not_one_per_event() {
 }
 
 #[test]
+fn an_event_that_most_sources_have_passed_waits_for_one_that_may_have_sent_what_is_unread() {
+    let mut rig = Rig::required(4);
+    rig.send_all(0, 0..4, 0..5);
+    for step in 0..100 {
+        let now = step * 100 * MS;
+        rig.send_all(now, 0..3, 5 + step..6 + step);
+        rig.builder.hold_unread(now, 3);
+        rig.poll(now);
+    }
+    assert_eq!(rig.builder.status().open_events, 100);
+    rig.send(10 * S, 3, 5..105);
+    rig.poll(10 * S);
+    assert_eq!((rig.complete(), rig.lost()), (105, 0));
+    // What is missing when all is read is waited for as ever.
+    for step in 0..30 {
+        let now = 10 * S + step * 100 * MS;
+        rig.send_all(now, 0..3, 105 + step..106 + step);
+        rig.poll(now);
+    }
+    let open = rig.builder.status().open_events;
+    assert!((1..20).contains(&open), "{open}");
+    rig.finish(13 * S);
+}
+
+#[test]
 fn an_event_times_out_when_a_source_does_not_deliver_it() {
     let mut rig = Rig::required(2);
     rig.send_all(0, 0..2, 0..5);

@@ -274,6 +274,9 @@ impl Pipeline {
     /// done.
     fn cycle(&mut self, now_ns: u64, live: &Live, discarded: &mut Vec<Discard>) -> usize {
         self.builder.resume(now_ns);
+        let rings = &self.rings;
+        // Before: what the threads have passed on by now is taken, unless there is too much.
+        self.unread.look(now_ns, |thread| ended(&rings[thread].0));
         let mut work = self.take_descriptors(now_ns);
         if !self.finished && work == 0 && self.rings.iter().all(|(ring, _)| ended(ring)) {
             self.builder.finish(now_ns);
@@ -283,8 +286,7 @@ impl Pipeline {
         // that promises and is held beside another one then cannot bring what they wait for.
         let has_frames = self.waiting_fill.level() > 0 || !self.waiting.is_empty();
         self.pausable.hold(&mut self.builder, (now_ns, has_frames), &self.lanes);
-        let Self { unread, builder, rings, lanes, .. } = self;
-        unread.hold(builder, now_ns, |thread| ended(&rings[thread].0), lanes);
+        self.unread.hold(&mut self.builder, (now_ns, self.has_emptied_rings), &self.lanes);
         self.builder.poll(now_ns);
         self.pausable.show(&self.builder, &self.lanes);
         self.account(live, discarded);

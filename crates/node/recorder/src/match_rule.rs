@@ -147,6 +147,10 @@ impl Matcher for Rule {
         self.matcher_mut().hold(source, matched);
     }
 
+    fn hold_unread(&mut self, source: usize, matched: &Matched) {
+        self.matcher_mut().hold_unread(source, matched);
+    }
+
     fn awaited(&mut self, each: &mut dyn FnMut(usize)) {
         self.matcher_mut().awaited(each);
     }

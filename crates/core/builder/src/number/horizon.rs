@@ -114,6 +114,9 @@ pub struct Horizon {
     quorum_since_ns: Option<u64>,
     /// The key below which all keys are passed, computed at most once per duty cycle.
     passed: Option<u64>,
+    /// What the slowest voter has reached of those that may have sent what has not been read, in
+    /// this duty cycle.
+    unread: u64,
 }
 
 impl Horizon {
@@ -146,6 +149,7 @@ impl Horizon {
             period_end_ns: 0,
             quorum_since_ns: None,
             passed: None,
+            unread: u64::MAX,
         }
     }
 
@@ -342,6 +346,11 @@ impl Horizon {
         }
     }
 
+    /// Ends a duty cycle: in the next one, it is said anew what may be unread.
+    pub fn end_cycle(&mut self) {
+        self.unread = u64::MAX;
+    }
+
     /// The key below which every voter that has a position has passed all keys. During the first
     /// time-out, a voter without a position may still begin, so that no key counts as passed by
     /// all.
@@ -363,11 +372,12 @@ impl Horizon {
     }
 
     /// The key below which all keys had been passed one time-out ago, and are passed still: a
-    /// majority that was wrong may have returned meanwhile.
+    /// majority that was wrong may have returned meanwhile. A voter that may have sent what has not
+    /// been read has not passed it.
     pub fn passed_long_ago(&mut self) -> u64 {
         let none = self.passed_by_none();
         let now = self.progress.passed().unwrap_or(none);
-        self.progress.passed_long_ago().unwrap_or(none).min(now)
+        self.progress.passed_long_ago().unwrap_or(none).min(now).min(self.unread)
     }
 
     /// The key below which all keys count as passed while no voter has a position.
@@ -422,13 +432,25 @@ impl Horizon {
         }
     }
 
-    /// Records that a voter has fragments for which there is no room: it is as if it went on
-    /// delivering, so that the others' silence is found.
-    pub fn hold(&mut self, voter: usize, now_ns: u64) {
+    /// Records that a source, and its voter if it does not promise, has fragments for which there
+    /// is no room: it is as if it went on delivering, so that the others' silence is found.
+    pub fn hold(&mut self, source: usize, voter: usize, now_ns: u64) {
+        self.count_time(now_ns);
+        if self.promises.has(source) {
+            return self.promises.speak(source, self.active_ns);
+        }
         self.mark_alive(voter);
         let it = &mut self.voters[voter];
         if it.latest.is_none() {
             (it.received_ns, it.received_active_ns) = (now_ns, self.active_ns);
+        }
+    }
+
+    /// The same of one that may have sent what has not been read.
+    pub fn hold_unread(&mut self, source: usize, voter: usize, now_ns: u64) {
+        self.hold(source, voter, now_ns);
+        if self.voters[voter].placed {
+            self.unread = self.unread.min(self.progress.reached(voter));
         }
     }
 

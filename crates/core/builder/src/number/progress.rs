@@ -41,6 +41,11 @@ impl Progress {
         self.reached[voter] = reached;
     }
 
+    /// What a voter has reached.
+    pub fn reached(&self, voter: usize) -> u64 {
+        self.reached[voter]
+    }
+
     /// Sets whether events wait for a voter.
     pub fn wait_for(&mut self, voter: usize, waited: bool) {
         self.waited[voter] = if waited { 0 } else { NOT_WAITED };
