@@ -561,14 +561,22 @@ pub(crate) fn sync_bytes(case: &Case) -> Option<u64> {
     [None, None, Some(4 << 10), Some(256 << 10)][chance.index(4)]
 }
 
-/// Sizes of queues, batches and chunks: in most runs so small that they fill.
-pub(crate) fn sizes(case: &Case) -> Sizes {
+/// The size of the smallest queues where so many fragments come in each interval. An agent takes
+/// half a millisecond for a queue of 8: what brings more in that time for a whole run is too much
+/// for the node.
+pub(crate) fn queue_least(fragments: u64, interval_ns: u64) -> usize {
+    if fragments * MS > 4 * interval_ns { 64 } else { 8 }
+}
+
+/// Sizes of queues, which are not below `least`, batches and chunks: in most runs so small that
+/// they fill.
+pub(crate) fn sizes(case: &Case, least: usize) -> Sizes {
     let mut chance = case.chance("sizes");
     if chance.below(8) == 0 {
         return Sizes::default();
     }
     let chunk_bytes_max = [64 << 10, 64 << 10, 256 << 10][chance.index(3)];
-    let mut few = || [8, 64, 256][chance.index(3)];
+    let mut few = || least.max([8, 64, 256][chance.index(3)]);
     Sizes {
         batch_fragments: few(),
         ring_fragments: few(),
@@ -625,15 +633,7 @@ fn config(
     // Several packets of a source arrive within a time-out, as the horizon's rule requires.
     let batch = sources.iter().map(|source| source.batch).max().unwrap_or(1);
     config.build.timeout_ns = [50 * MS, 200 * MS, S][chance.index(3)].max(6 * batch * interval_ns);
-    config.sizes = sizes(case);
-    // An agent takes half a millisecond for a queue of 8: what brings more in that time for a whole
-    // run is too much for the node.
-    if sources.len() as u64 * MS > 4 * interval_ns {
-        let Sizes { batch_fragments, ring_fragments, cycle_fragments, .. } = &mut config.sizes;
-        for few in [batch_fragments, ring_fragments, cycle_fragments] {
-            *few = 64.max(*few);
-        }
-    }
+    config.sizes = sizes(case, queue_least(sources.len() as u64, interval_ns));
     config.build.window_events = [256, 256, 1_024, 4_096][chance.index(4)];
     config.build.reorder_events = [64, config.build.window_events / 4][chance.index(2)];
     // A packet's first event is older than the packet.

@@ -484,7 +484,7 @@ fn plan(case: &Case, settings: &[TrainSettings], timeout_ns: u64, chance: &mut R
     config.build.timeout_ns = timeout_ns;
     let all: u64 = settings.iter().map(|one| one.train_bytes).sum();
     config.build.event_bytes_max = Some(all);
-    config.sizes = plan::sizes(case);
+    config.sizes = plan::sizes(case, 8);
     config.frame.bytes = [32 << 10, 256 << 10][chance.index(2)];
     config.frame.time_ns = [20 * MS, 200 * MS][chance.index(2)];
     config.frame.codings = Codings::new(ColumnCoding::NONE);

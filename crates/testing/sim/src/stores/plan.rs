@@ -296,7 +296,7 @@ fn base(
     config.end_wait_ns = [S, 3 * S, 10 * S][chance.index(3)];
     config.receive.threads = 1 + chance.index(2);
     config.build.timeout_ns = [50 * MS, 300 * MS][chance.index(2)];
-    config.sizes = plan::sizes(&case);
+    config.sizes = plan::sizes(&case, 8);
     config.frame.bytes = [4 << 10, 32 << 10, 256 << 10][chance.index(3)];
     config.frame.time_ns = [20 * MS, 200 * MS, S][chance.index(3)];
     let coding = ["none", "none", "lz4"][chance.index(3)];

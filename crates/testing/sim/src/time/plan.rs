@@ -475,7 +475,10 @@ fn config(case: &Case, times: &Times, detector: &Detector<'_>) -> RecorderConfig
     };
     let mut config = RecorderConfig::new("".into(), sources.iter().enumerate().map(of).collect());
     config.receive.threads = 1 + chance.index(3);
-    config.sizes = plan::sizes(case);
+    // Of a thousand triggers. Sources that send when they like bring few.
+    let fragments: u64 = sources.iter().map(|one| one.share * (1 + one.pieces_max) / 2).sum();
+    let least = plan::queue_least(fragments.div_ceil(1_000), interval_ns);
+    config.sizes = plan::sizes(case, least);
     config.build.timeout_ns = timeout_ns;
     config.build.window_events = [256, 1_024, 4_096][chance.index(3)];
     config.build.reorder_events = 64;
