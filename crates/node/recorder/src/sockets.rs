@@ -136,19 +136,12 @@ impl Bind for Sockets {
         }
         let tcp = self.bind_connections(ports, &connection_ports)?;
         self.readiness.push(Readiness::all(&[udp.readiness(), tcp.readiness()])?);
-        let (has_paused, is_other_first) = (false, false);
-        Ok(Box::new(MixedIngress {
-            udp,
-            datagram_ports,
-            tcp,
-            connection_ports,
-            has_paused,
-            is_other_first,
-        }))
+        let (turn, paused) = (Kind::Datagrams, None);
+        Ok(Box::new(MixedIngress { udp, datagram_ports, tcp, connection_ports, turn, paused }))
     }
 }
 
-/// Datagrams and connections side by side.
+/// Datagrams and connections side by side, which take turns in going first.
 struct MixedIngress {
     udp: UdpReceiver,
     /// The numbers of its ports.
@@ -156,12 +149,47 @@ struct MixedIngress {
     tcp: Lent,
     /// The numbers of its ports; those of its connections follow all ports.
     connection_ports: Vec<usize>,
-    /// Whether `tcp` has paused, and must go first.
-    has_paused: bool,
-    is_other_first: bool,
+    /// The kind whose turn it is.
+    turn: Kind,
+    /// The kind whose piece the sink had no room for: it goes before anything else.
+    paused: Option<Kind>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Datagrams,
+    Connections,
+}
+
+impl Kind {
+    fn other(self) -> Self {
+        match self {
+            Self::Datagrams => Self::Connections,
+            Self::Connections => Self::Datagrams,
+        }
+    }
 }
 
 impl MixedIngress {
+    /// Adds what comes of one kind; whether the sink had room for it.
+    fn poll_kind(
+        &mut self,
+        kind: Kind,
+        received: &mut Received,
+        sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
+    ) -> bool {
+        let of_kind = match kind {
+            Kind::Datagrams => self.poll_datagrams(sink),
+            Kind::Connections => self.poll_connections(sink),
+        };
+        received.arrivals += of_kind.arrivals;
+        received.bytes += of_kind.bytes;
+        received.more |= of_kind.more;
+        received.held |= of_kind.held;
+        self.paused = of_kind.paused.then_some(kind);
+        !of_kind.paused
+    }
+
     fn poll_datagrams(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
         let ports = &self.datagram_ports;
         self.udp.poll(&mut |arrival| {
@@ -172,7 +200,7 @@ impl MixedIngress {
 
     fn poll_connections(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
         let (ports, others) = (&self.connection_ports, self.datagram_ports.len());
-        let received = self.tcp.poll(&mut |arrival| {
+        self.tcp.poll(&mut |arrival| {
             let endpoint = number(ports, others, arrival.endpoint);
             let piece = match arrival.piece {
                 Piece::Opened { port, listener } => {
@@ -181,9 +209,7 @@ impl MixedIngress {
                 piece => piece,
             };
             sink(Arrival { endpoint, piece, ..arrival })
-        });
-        self.has_paused = received.paused;
-        received
+        })
     }
 }
 
@@ -211,28 +237,26 @@ impl Egress for MixedIngress {
 
 impl Ingress for MixedIngress {
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
-        // What was paused goes first; otherwise they take turns, so that neither starves the other.
-        let is_other_first = self.has_paused || self.is_other_first;
-        let first = match is_other_first {
-            true => self.poll_connections(sink),
-            false => self.poll_datagrams(sink),
-        };
-        if first.paused {
-            self.is_other_first = is_other_first;
-            return first;
+        let mut received = Received::default();
+        let first = self.turn;
+        if let Some(paused) = self.paused.filter(|paused| *paused != first) {
+            // What was paused goes first, and alone: otherwise a kind that has more than there is
+            // room for would starve the other.
+            let mut pieces = 0;
+            let has_room = self.poll_kind(paused, &mut received, &mut |arrival| {
+                pieces += 1;
+                if pieces > 1 { Flow::Paused } else { sink(arrival) }
+            });
+            received.paused = !has_room && pieces <= 1;
+            if received.paused {
+                return received;
+            }
         }
-        self.is_other_first = !is_other_first;
-        let second = match is_other_first {
-            true => self.poll_datagrams(sink),
-            false => self.poll_connections(sink),
-        };
-        Received {
-            arrivals: first.arrivals + second.arrivals,
-            bytes: first.bytes + second.bytes,
-            more: first.more || second.more,
-            held: first.held || second.held,
-            paused: second.paused,
-        }
+        self.turn = first.other();
+        let has_room = self.poll_kind(first, &mut received, sink)
+            && self.poll_kind(first.other(), &mut received, sink);
+        received.paused = !has_room;
+        received
     }
 
     fn end(&mut self, f: &mut dyn FnMut(usize, &[u8]) -> bool) {
@@ -266,5 +290,64 @@ impl Ingress for MixedIngress {
             (endpoint.map(|endpoint| number(ports, others, endpoint)), error)
         };
         self.udp.take_error().map(of_socket).or_else(|| self.tcp.take_error().map(of_connection))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpStream;
+
+    use catchment_net::{Datagram, UdpSender};
+
+    use super::*;
+
+    #[test]
+    fn neither_datagrams_nor_connections_starve_where_the_sink_has_no_room_for_all() {
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        for room in [1, 2, 5] {
+            let udp = UdpReceiver::bind(&[any_port], ReceiverConfig::default()).unwrap();
+            let tcp = TcpReceiver::bind(&[any_port], TcpConfig::default()).unwrap();
+            let mut sender = UdpSender::connect(&[udp.local_addr(0)]).unwrap();
+            let mut client = TcpStream::connect(tcp.local_addr(0)).unwrap();
+            let mut mixed = MixedIngress {
+                udp,
+                datagram_ports: vec![0],
+                tcp: Lent::new(tcp, None),
+                connection_ports: vec![1],
+                turn: Kind::Datagrams,
+                paused: None,
+            };
+            let (polls, mut taken, mut paused) = (200, [0; 2], None);
+            for _ in 0..polls {
+                for _ in 0..=room {
+                    let datagram = [Datagram { offset: 0, bytes: 100 }];
+                    assert_eq!(sender.send(0, &[0; 100], &datagram).unsent, 0);
+                    client.write_all(&[0; 100]).unwrap();
+                }
+                let (mut left, mut due) = (room, paused.take());
+                let received = mixed.poll(&mut |Arrival { endpoint, piece, .. }| {
+                    assert_eq!(paused, None, "there is no room for anything");
+                    let is_due = due.take().is_none_or(|due| endpoint == due);
+                    assert!(is_due, "what was paused goes before anything else");
+                    let kind = match piece {
+                        Piece::Opened { .. } => return Flow::Taken,
+                        Piece::Datagrams(_) => 0,
+                        Piece::Bytes(_) => 1,
+                        _ => panic!("nothing else was sent"),
+                    };
+                    if left == 0 {
+                        paused = Some(endpoint);
+                        return Flow::Paused;
+                    }
+                    left -= 1;
+                    taken[kind] += 1;
+                    Flow::Used(100)
+                });
+                assert_eq!(received.paused, paused.is_some());
+            }
+            let share = polls * room / 3;
+            assert!(taken.iter().all(|&count| count >= share), "{taken:?} of {room} each time");
+        }
     }
 }
