@@ -195,7 +195,8 @@ impl Sessions {
             }
             Some(index) if self.sessions[index].control.is_some() => {
                 let text = format!("another session of {name} is heard");
-                return Err(Ended::new(ByeReason::NAME_IN_USE, IN_USE_MS, 0, text));
+                let silent_ms = self.silent_ns(index) / 1_000_000;
+                return Err(Ended::new(ByeReason::NAME_IN_USE, IN_USE_MS, silent_ms, text));
             }
             known => self.begin(ingest, known, opening)?,
         };

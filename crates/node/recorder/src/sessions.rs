@@ -636,6 +636,12 @@ impl Sessions {
         }
     }
 
+    /// For how long nothing has come of a session on control.
+    pub(crate) fn silent_ns(&self, session: usize) -> u64 {
+        let control = self.sessions[session].control.map(|endpoint| &self.connections[endpoint]);
+        control.and_then(Option::as_ref).map_or(0, |connection| connection.silent_ns)
+    }
+
     /// Of a run that goes on, events wait for sources whose front-ends have not come yet.
     fn pass_time(&mut self, ingest: &mut Ingest, passed_ns: u64) {
         let before_ns = self.resume_ns;

@@ -9,7 +9,7 @@ use catchment_storage::Verdict;
 use catchment_wire::session::{Bye, ByeReason, CONTROL, Control, Encoder, Ping, parse};
 
 use crate::support;
-use crate::support::front_end::fragments;
+use crate::support::front_end::{Opening, fragments};
 use crate::support::stepped::{MS, Stepped};
 
 /// How long events wait for a front-end that fell silent, from its last byte on: `link.resume`.
@@ -150,6 +150,21 @@ fn behind_its_resume_nothing_waits_for_a_half_open_front_end() {
     assert_eq!(last.ledger.sources[1][Entry::FragmentsMissing], missed.end + 5 - OF_BOTH);
     assert_eq!(last.ledger.sources[0][Entry::FragmentsMissing], 0);
     assert_eq!(run.read().1.verdict, Verdict::DataLost);
+}
+
+#[test]
+fn who_has_the_name_of_another_session_is_told_for_how_long_that_one_has_been_silent() {
+    let mut run = Stepped::begin(&config());
+    let mut far = FrontEnd::open(&mut run, "far", 0);
+    far.send(&mut run, 0);
+    run.pass(1_000);
+    let answer = run.say_hello(&Opening::of("far", 8, &[("", 0, 0)]), (0, 1));
+    let message = parse(&answer, 0, CONTROL).expect("sound").expect("whole");
+    let Ok(Some(Control::Bye(bye, _))) = Control::read(&message) else { panic!("{answer:?}") };
+    assert_eq!((bye.reason, bye.retry_ms), (ByeReason::NAME_IN_USE, 500));
+    // Silence is counted 20 times a second.
+    assert!((900..=1_002).contains(&bye.detail), "{bye:?}");
+    run.end();
 }
 
 #[test]

@@ -226,19 +226,22 @@ impl Stepped {
         logs: &[(&str, u64, u64)],
         of_hello: (u64, u16),
     ) -> (usize, u64) {
-        let opening = Opening::of(name, 7, logs);
-        let control = self.queues.connect(0, 1 << 20);
-        self.write(control, &front_end::hello_of(&opening, (0, 0), of_hello));
-        self.pass(2);
-        let answers = self.queues.read_answers(control);
-        // Behind a preamble.
-        let message = parse(&answers[16..], 0, CONTROL).expect("sound").expect("whole");
+        let answer = self.say_hello(&Opening::of(name, 7, logs), of_hello);
+        let message = parse(&answer, 0, CONTROL).expect("sound").expect("whole");
         let Ok(Some(Control::Welcome(welcome))) = Control::read(&message) else {
-            panic!("{answers:?}")
+            panic!("{answer:?}")
         };
         let data = self.queues.connect(0, 1 << 20);
         self.write(data, &front_end::attach(welcome.session, welcome.ticket));
         (data, welcome.skew_bytes)
+    }
+
+    /// Says hello on a new connection. Returns what is answered behind the preamble.
+    pub fn say_hello(&mut self, opening: &Opening<'_>, of_hello: (u64, u16)) -> Vec<u8> {
+        let control = self.queues.connect(0, 1 << 20);
+        self.write(control, &front_end::hello_of(opening, (0, 0), of_hello));
+        self.pass(2);
+        self.queues.read_answers(control).split_off(16)
     }
 
     /// What was answered on a connection since that was asked last.

@@ -10,8 +10,8 @@ use catchment_wire::session::{
 use catchment_wire::storage_link::{StreamGrant, StreamLog};
 
 use super::{
-    Ended, IN_USE_MS, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX, Said, Session,
-    Sessions,
+    Connection, Ended, IN_USE_MS, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX,
+    Said, Session, Sessions,
 };
 use crate::described::Question;
 use crate::frames::HeaderParts;
@@ -160,7 +160,9 @@ impl Sessions {
             let text = format!("{name} is another run here");
             return Err(Ended::new(ByeReason::NAME, 0, 0, text));
         }
-        let generation = generation_of(stream, generation, self.by_name.get(name), hello.session)?;
+        let in_use = |other: &Session| in_use(other, &self.connections);
+        let other = self.by_name.get(name).filter(|other| other.number != hello.session);
+        let generation = generation_of(stream, generation, other, in_use)?;
         match stream.kept.take() {
             None => return Ok(false),
             Some(Err(error)) => {
@@ -200,9 +202,8 @@ impl Sessions {
         if own != key || is_answered {
             return Ok(());
         }
-        if self.by_name.contains_key(&key.name) {
-            let text = "another sender of the stream is heard";
-            return Err(Ended::new(ByeReason::NAME_IN_USE, IN_USE_MS, 0, text));
+        if let Some(other) = self.by_name.get(&key.name) {
+            return Err(in_use(other, &self.connections));
         }
         idle_ns.store(stream.idle_ns, Relaxed);
         is_given_up.store(true, Relaxed);
@@ -303,22 +304,27 @@ impl Sessions {
     }
 }
 
+/// Another sender of a stream is heard.
+fn in_use(other: &Session, connections: &[Option<Connection>]) -> Ended {
+    let control = connections.get(other.control).and_then(Option::as_ref);
+    let silent_ms = control.map_or(0, |connection| connection.silent_ns / 1_000_000);
+    let text = "another sender of the stream is heard";
+    Ended::new(ByeReason::NAME_IN_USE, IN_USE_MS, silent_ms, text)
+}
+
 /// The writer generation of a session: what it was granted before, or one above all before.
 fn generation_of(
     stream: &Stream,
     granted: u64,
-    attached: Option<&Session>,
-    session: u64,
+    other: Option<&Session>,
+    in_use: impl Fn(&Session) -> Ended,
 ) -> Result<u64, Ended> {
     if granted != 0 && granted < stream.generation {
         let text = format!("the stream was opened again, with generation {}", stream.generation);
         return Err(Ended::new(ByeReason::SUPERSEDED, 0, stream.generation, text));
     }
-    match attached {
-        Some(other) if other.number != session && granted <= other.generation => {
-            let text = "another sender of the stream is heard";
-            Err(Ended::new(ByeReason::NAME_IN_USE, IN_USE_MS, 0, text))
-        }
+    match other {
+        Some(other) if granted <= other.generation => Err(in_use(other)),
         _ if granted != 0 => Ok(granted),
         _ => Ok(stream.generation + 1),
     }
