@@ -43,6 +43,8 @@ pub(crate) struct TargetBeginning {
     pub(crate) ledger: Ledger,
     /// What its next frame counts of those that it did not get.
     pub(crate) carried: Ledger,
+    /// Positions that it is to have.
+    pub(crate) carried_positions: Positions,
     /// These frames, if there are any.
     pub(crate) missing: Option<FrameInfo>,
     pub(crate) files: FileBeginning,
@@ -82,6 +84,7 @@ impl Beginning {
             left_out: None,
             ledger: none.clone(),
             carried: none.clone(),
+            carried_positions: Positions::default(),
             missing: None,
             files: FileBeginning::default(),
             paths: Vec::new(),
@@ -134,6 +137,7 @@ impl Beginning {
             target.paths.clone_from(&place.files);
             target.left_out.clone_from(&place.left_out);
             target.parts.clone_from(&place.parts);
+            target.carried_positions.clone_from(&place.carried_positions);
             (target.end, target.caught_up) = (place.end, place.caught_up);
             (target.frames, target.events, target.bytes) =
                 (place.frames, place.events, place.bytes);
@@ -158,9 +162,8 @@ impl Beginning {
 
     /// Splits the ledgers of a source.
     fn split(&mut self, from: &Resumable, source: usize, variants: &[(Variant, bool)]) {
-        let none = SourceLedger::default();
-        let of_place =
-            |place: usize| from.places[place].ledger.sources.get(source).unwrap_or(&none);
+        let counted: Vec<_> = from.places.iter().map(|place| place.counted(source)).collect();
+        let of_place = |place: usize| &counted[place];
         let having = || (0..variants.len()).filter(|&place| variants[place].0.has(source));
         let required = || having().filter(|&place| variants[place].1);
         let common = &mut self.common.sources[source];
@@ -189,6 +192,9 @@ impl Beginning {
             }
             for (index, carried) in carried.reasons.iter_mut().enumerate() {
                 *carried = common.reasons[index] - of_place(place).reasons[index];
+            }
+            if let Some(left) = from.places[place].carried.sources.get(source) {
+                carried.add(left);
             }
         }
         // One that had no place for the last frames lacks what others have.

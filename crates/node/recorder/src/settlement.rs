@@ -93,7 +93,7 @@ impl Settlement {
             target,
             frames: Vec::new(),
             begun: 0,
-            carried: Positions::default(),
+            carried: begins.targets[target].carried_positions.clone(),
             files: of_before,
             last: 0,
             before_last: newest.clone(),

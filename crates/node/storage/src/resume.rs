@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catchment_frame::{FileFrames, FileHeader, Numbering, Positions, Superseded};
-use catchment_model::{Ledger, RunId};
+use catchment_model::{Ledger, RunId, SourceLedger};
 
 use crate::apart::at_each;
 use crate::error::StorageError;
@@ -140,6 +140,11 @@ pub struct ResumedPlace {
     pub end: u64,
     /// The sum of its frames; empty if it has none.
     pub ledger: Ledger,
+    /// What it has counted beside that in a frame which is not kept, and is not counted again: its
+    /// next frame is to have it. Empty if there is nothing.
+    pub carried: Ledger,
+    /// The positions that this frame had of the sources concerned.
+    pub carried_positions: Positions,
     /// Of a part of a target: how many frames it has taken, and has without a gap.
     pub items: u64,
     /// Its files.
@@ -164,6 +169,14 @@ impl ResumedPlace {
     /// One without which the run goes on, and why.
     pub fn left_out(why: String) -> Self {
         Self { left_out: Some(why), ..Self::default() }
+    }
+
+    /// What it has counted of a source, in frames and beside them.
+    pub fn counted(&self, source: usize) -> SourceLedger {
+        let mut all = SourceLedger::default();
+        let both = [&self.ledger, &self.carried].into_iter();
+        both.filter_map(|counts| counts.sources.get(source)).for_each(|counts| all.add(counts));
+        all
     }
 }
 
@@ -306,7 +319,7 @@ impl Interrupted {
         superseded.push(Superseded { stream, epoch, sequence });
         let (run, run_number) = (self.header().run, self.header().run_number);
         let bounds = Bounds::of(superseded.iter().copied());
-        self.leave_beyond(sequence, &bounds);
+        self.leave_beyond(sequence, &bounds)?;
         let mut positions = Positions::default();
         for place in self.required() {
             positions.add(place.positions(&bounds, sequence)?.records());
@@ -354,22 +367,25 @@ impl Interrupted {
     }
 
     /// A frame of a required place that also stands for frames beyond the run's end counts what is
-    /// sent again: it is not kept where another such place has all of its sources up to there.
-    fn leave_beyond(&mut self, sequence: u64, superseded: &Bounds) {
+    /// sent again of the sources that another such place has up to there: it is not kept where
+    /// there are such. What it counts of the others, which go on behind it, is carried.
+    fn leave_beyond(&mut self, sequence: u64, superseded: &Bounds) -> Result<(), StorageError> {
         let stored = |place: &Place| -> BTreeSet<usize> {
-            let sources = place.files.first().map(|file| &file.reader.header().schema.sources);
+            let sources = place.headers().next().map(|header| &header.schema.sources);
             let sources = sources.into_iter().flatten().enumerate();
             sources.filter(|(_, source)| source.stored).map(|(source, _)| source).collect()
         };
         let is_whole = |place: &&Place| place.stands_beyond(sequence, superseded).is_none();
         let whole: BTreeSet<usize> = self.required().filter(is_whole).flat_map(stored).collect();
         for place in self.places.iter_mut().flatten().filter(|place| place.is_required) {
-            let beyond = place.stands_beyond(sequence, superseded);
-            if let Some(first) = beyond.filter(|_| stored(place).is_subset(&whole)) {
-                // Its own end may be before it: what it lacks there is copied.
-                place.end = place.end.min(first);
+            let own = stored(place);
+            if let Some(frame) = place.stands_beyond(sequence, superseded)
+                && !own.is_disjoint(&whole)
+            {
+                place.leave(frame, |source| own.contains(&source) && !whole.contains(&source))?;
             }
         }
+        Ok(())
     }
 
     fn files(&self) -> impl Iterator<Item = &Found> {

@@ -390,9 +390,22 @@ fn copies_that_cannot_be_written_leave_the_lowest_as_the_position() {
 
 /// The required run, beside a storage node that has frames below `end`, with that sum.
 fn beside(made: &Made, end: u64, ledger: &Ledger) -> Result<Resumable, StorageError> {
+    beside_with(made, end, ledger, |_| true)
+}
+
+/// The same, where the node stores some sources.
+fn beside_with(
+    made: &Made,
+    end: u64,
+    ledger: &Ledger,
+    is_stored: fn(usize) -> bool,
+) -> Result<Resumable, StorageError> {
     let bytes = std::fs::read(&made.files[0]).expect("reads");
     let header = FileReader::open(&bytes[..]).expect("opens").header().clone();
-    let header = FileHeader { epoch: 6, ..header };
+    let mut header = FileHeader { epoch: 6, ..header };
+    for (number, source) in header.schema.sources.iter_mut().enumerate() {
+        source.stored = is_stored(number);
+    }
     let (shown, ledger) = ("the storage node node:1".to_owned(), ledger.clone());
     let node = Elsewhere { place: 1, shown, header, end, ledger };
     let none = RunPlace { folders: Vec::new(), ..place(Path::new(""), false) };
@@ -426,6 +439,33 @@ fn a_place_elsewhere_gets_copies_of_the_frames_that_it_lacks() {
         source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
     }
     assert_eq!(ledger, here.ledger);
+}
+
+#[test]
+fn a_frame_that_stands_for_some_beyond_the_end_counts_nothing_that_another_place_counts_again() {
+    // The fifth frame stands for the sixth, too, which the node lacks.
+    let made = Recipe {
+        files: vec![vec![5, 7, 3], vec![4, 2]],
+        skipped: |frame| (frame == 4).then_some(Entry::FragmentsDiscardedDisk),
+        info_skipped: |info| FrameInfo { kind: FrameKind::SKIPPED, rows: 2, ..info },
+        ..recipe()
+    };
+    let of_node: [fn(usize) -> bool; 3] = [|_| true, |source| source == 0, |_| false];
+    for is_stored in of_node {
+        let made = made.make();
+        let from = beside_with(&made, 5, &made.ledger, is_stored).expect("it goes on");
+        let here = &from.places[0];
+        let is_kept = !(0..3).any(is_stored);
+        assert_eq!((from.sequence, here.end), (5, if is_kept { 5 } else { 4 }));
+        // Whatever the node does not store is counted here alone.
+        for (source, all) in made.ledger.sources.iter().enumerate() {
+            let is_all = here.counted(source) == *all;
+            assert_eq!(is_all, !is_stored(source), "source {source}");
+            let in_frames = here.ledger.sources[source] == *all;
+            assert_eq!(in_frames, is_kept, "source {source}");
+        }
+        assert!(verify(&Run::open(made.path()).expect("opens"), |_| {}).is_intact());
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use catchment_frame::{
     FILE_LIST_NAME, FileFrames, FileHeader, FileList, FileReader, FrameInfo, FrameKind,
     FrameSummary, OpenOptions, Position, Positions, close_behind, frame_ledger, verify_frame,
 };
-use catchment_model::{Entry, Ledger};
+use catchment_model::{Entry, Ledger, SourceLedger};
 
 use super::{Elsewhere, End, ResumedPlace, RunPlace};
 use crate::apart::GivenUp;
@@ -48,6 +48,9 @@ pub(super) struct Place {
     next_index: u32,
     /// Of a required one: one above the number of the last frame that is kept.
     pub(super) end: u64,
+    /// What its next frame is to have of one that is not kept.
+    carried: Ledger,
+    carried_positions: Positions,
     /// Of a part of a target: how many frames it has without a gap, and how many of each file are
     /// kept, but for the files behind these.
     items: Option<u64>,
@@ -98,6 +101,8 @@ impl Place {
             trusts_lists: *trusts_lists,
             next_index,
             end,
+            carried: Ledger::default(),
+            carried_positions: Positions::default(),
             items,
             retained: Vec::new(),
             damaged: None,
@@ -117,6 +122,8 @@ impl Place {
             listed: BTreeMap::new(),
             trusts_lists: false,
             next_index: 0,
+            carried: Ledger::default(),
+            carried_positions: Positions::default(),
             items: None,
             retained: Vec::new(),
             damaged: None,
@@ -218,13 +225,42 @@ impl Place {
         !(self.trusts_lists && is_listed(&self.listed, file))
     }
 
-    /// The first number of its last frame before the run's end, if that frame stands for others
-    /// beyond it.
-    pub(super) fn stands_beyond(&self, sequence: u64, superseded: &Bounds) -> Option<u64> {
+    /// Its last frame before the run's end, by its file, if it stands for others beyond that.
+    pub(super) fn stands_beyond(
+        &self,
+        sequence: u64,
+        superseded: &Bounds,
+    ) -> Option<(usize, usize)> {
         let is_before = |info: &FrameInfo| info.sequence < sequence && !superseded.has(info);
         let last = self.frames().take_while(|(_, frame)| is_before(&frame.info)).last();
-        let info = last.map(|(_, frame)| frame.info)?;
-        (info.numbers().1 >= sequence).then_some(info.sequence)
+        last.filter(|(_, frame)| frame.info.numbers().1 >= sequence).map(|(at, _)| at)
+    }
+
+    /// Ends before one of its frames, and carries what that says of the sources of which no other
+    /// place has anything: `is_alone` says it of a source.
+    pub(super) fn leave(
+        &mut self,
+        (file, index): (usize, usize),
+        is_alone: impl Fn(usize) -> bool,
+    ) -> Result<(), StorageError> {
+        let Found { path, reader, .. } = &self.files[file];
+        let first = reader.frames()[index].info.sequence;
+        // Its own end may be before it: what it lacks there is copied.
+        if self.end < first {
+            return Ok(());
+        }
+        self.end = first;
+        let failed = |source| StorageError::Frame { path: path.clone(), source };
+        let mut positions = reader.positions(index).map_err(failed)?;
+        positions.retain(|one| one.session != 0 && is_alone(one.source as usize));
+        self.carried_positions.add(&positions);
+        self.carried = frame_ledger(reader, index).0;
+        for (source, counts) in self.carried.sources.iter_mut().enumerate() {
+            if !is_alone(source) {
+                *counts = SourceLedger::default();
+            }
+        }
+        Ok(())
     }
 
     /// The same of a place that the run does not need, of which the required ones say nothing: from
@@ -267,6 +303,7 @@ impl Place {
         for (index, file) in self.files.iter().enumerate() {
             file.add_positions(self.kept_of(index, superseded, end.min(self.end)), &mut newest)?;
         }
+        newest.add(self.carried_positions.records());
         Ok(newest)
     }
 
@@ -285,7 +322,9 @@ impl Place {
             false => self.find_own_end(of_run),
         };
         let next_index = self.next_index;
-        let mut place = ResumedPlace { next_index, end, ..ResumedPlace::default() };
+        let (carried, carried_positions) = (self.carried.clone(), self.carried_positions.clone());
+        let mut place =
+            ResumedPlace { next_index, end, carried, carried_positions, ..ResumedPlace::default() };
         let mut kept = Vec::new();
         place.items = self.items.unwrap_or(0);
         let all = 0..self.files.len();
