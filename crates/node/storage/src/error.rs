@@ -168,6 +168,12 @@ pub enum StorageError {
         /// The one below which all were settled.
         synced: u64,
     },
+    /// A file that is in none of the folders that are there, while others begin behind its frames.
+    #[error("file {index} of the run is missing, so that its files are left as they are")]
+    MissingFile {
+        /// Its index.
+        index: u32,
+    },
     /// A run whose files a recorder still holds.
     #[error("{} is still being written", path.display())]
     BeingRecorded {
@@ -313,7 +319,8 @@ impl StorageError {
             | Self::NoSource { .. }
             | Self::NotStored { .. }
             | Self::NoChannel { .. }
-            | Self::NoFrame { .. } => false,
+            | Self::NoFrame { .. }
+            | Self::MissingFile { .. } => false,
         }
     }
 }

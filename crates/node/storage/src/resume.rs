@@ -185,10 +185,19 @@ pub struct Interrupted {
     name: String,
     given: Vec<RunPlace>,
     elsewhere: Vec<Elsewhere>,
-    /// The run has no frame with that number or a higher one.
-    below: u64,
+    cut: Cut,
     /// Where the run goes on without it, why.
     places: Vec<Result<Place, String>>,
+}
+
+/// Where frames are cut off beside the run's end.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// The run has no frame with that number or a higher one.
+    below: u64,
+    /// Whether those behind a missing file are no longer the run's. Otherwise it may be in a folder
+    /// that is not there now.
+    behind_missing: bool,
 }
 
 /// How far a run goes on, for its places.
@@ -225,7 +234,8 @@ impl Interrupted {
         for one in &elsewhere {
             places[one.place] = Ok(Place::elsewhere(one.clone()));
         }
-        let mut found = Self { name, given, elsewhere, below: u64::MAX, places };
+        let cut = Cut { below: u64::MAX, behind_missing: true };
+        let mut found = Self { name, given, elsewhere, cut, places };
         let none = || StorageError::NoFiles { path: folder.clone(), elsewhere: String::new() };
         let first = found.required().flat_map(|place| &place.files).next().ok_or_else(none)?;
         if first.reader.header().numbering == Numbering::File {
@@ -256,15 +266,22 @@ impl Interrupted {
     /// # Errors
     /// The system refuses. It can be tried again.
     pub fn take(self) -> Result<Resumable, StorageError> {
-        self.take_below(u64::MAX)
+        self.take_cut()
     }
 
-    /// As [`Interrupted::take`], where the run goes on at that number, if there are more frames.
+    /// As [`Interrupted::take`], where the run goes on at that number, if there are more frames,
+    /// and some of its folders may not be there now: what is behind a missing file is not cut off
+    /// because of that.
     ///
     /// # Errors
-    /// As [`Interrupted::take`].
+    /// As [`Interrupted::take`], and [`StorageError::MissingFile`]: nothing is changed then.
     pub fn take_below(mut self, below: u64) -> Result<Resumable, StorageError> {
-        self.below = below;
+        self.cut = Cut { below, behind_missing: false };
+        self.take_cut()
+    }
+
+    fn take_cut(self) -> Result<Resumable, StorageError> {
+        let cut = self.cut;
         let (given, elsewhere) = (self.given.clone(), self.elsewhere.clone());
         let (mut from, catch_up) = self.close(!given.iter().any(|place| place.is_dealt))?;
         let until = Instant::now() + COPY_WITHIN;
@@ -278,7 +295,7 @@ impl Interrupted {
             }
         };
         // What was copied by then is a place's own now.
-        let found = Self { below, ..Self::find_beside(&given, &elsewhere)? };
+        let found = Self { cut, ..Self::find_beside(&given, &elsewhere)? };
         let (mut from, _) = found.close(false)?;
         from.cut_off = Some(format!("frame {} cannot be copied: {error}", from.sequence));
         Ok(from)
@@ -307,14 +324,14 @@ impl Interrupted {
                 place.as_mut().ok().filter(|place| place.is_required).map(|of| (number, of)),
             );
         }
-        let below = self.below;
-        required.iter_mut().for_each(|(_, place)| place.find_end(synced, &before, below));
+        let cut = self.cut;
+        required.iter_mut().try_for_each(|(_, place)| place.find_end(synced, &before, cut))?;
         let required: Vec<_> = required.iter().map(|(number, place)| (*number, &**place)).collect();
         let mut catch_up = match catches_up {
             true => CatchUp::of(&required, &before),
             false => CatchUp::none(&required),
         };
-        let sequence = catch_up.sequence.min(self.below);
+        let sequence = catch_up.sequence.min(cut.below);
         let stream = self.header().stream;
         superseded.push(Superseded { stream, epoch, sequence });
         let (run, run_number) = (self.header().run, self.header().run_number);

@@ -106,6 +106,49 @@ fn files_without_frames_behind_one_that_is_gone_are_not_the_runs() {
 }
 
 #[test]
+fn where_a_folder_may_be_away_nothing_is_cut_off_behind_a_missing_file() {
+    for is_dealt in [false, true] {
+        // The second file: missing, or never begun, as after a power cut; frames are cut off before
+        // it, or nothing is missing between its neighbours.
+        for (is_blank, below, first_item) in
+            [(false, u64::MAX, 6), (true, u64::MAX, 6), (false, 2, 6), (false, u64::MAX, 3)]
+        {
+            let info: fn(FrameInfo) -> FrameInfo = match first_item {
+                3 => |info| FrameInfo { sequence: info.sequence.min(3), ..info },
+                _ => |info| info,
+            };
+            let files = vec![vec![5, 7, 3], vec![4, 2, 6], vec![1]];
+            let made = Recipe { files, info, ..recipe() }.make();
+            for (path, first_item) in made.files.iter().zip([0, 3, first_item]) {
+                let part = serde_json::json!({ "number": 0, "count": 2, "first_item": first_item });
+                if is_dealt {
+                    change_header(path, 3, |metadata| metadata["part"] = part);
+                }
+            }
+            match is_blank {
+                true => std::fs::write(&made.files[1], [0; 100]).expect("writes"),
+                false => std::fs::remove_file(&made.files[1]).expect("removes"),
+            }
+            let before = [0, 2].map(|file: usize| std::fs::read(&made.files[file]).expect("reads"));
+            let places = [RunPlace { is_dealt, ..place(made.path(), true) }];
+            let found = Interrupted::find(&places).and_then(|found| found.take_below(below));
+            let is_missing = !is_blank && below == u64::MAX && first_item > 3;
+            match (found, is_missing) {
+                (Err(StorageError::MissingFile { index: 1 }), true) => {
+                    let after = [0, 2].map(|file: usize| std::fs::read(&made.files[file]));
+                    assert!(before.into_iter().eq(after.map(|bytes| bytes.expect("reads"))));
+                }
+                (Ok(found), false) => {
+                    let frames = 3.min(below) + u64::from(first_item == 3);
+                    assert_eq!(found.places[0].frames, frames, "{is_dealt} {below}");
+                }
+                (found, _) => panic!("{is_dealt} {is_blank} {below}: {found:?}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_place_that_is_not_required_is_cut_where_frames_are_missing() {
     let made = recipe().make();
     let info = |info| {

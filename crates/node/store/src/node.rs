@@ -1,7 +1,7 @@
 //! The node at its edge: folders, disks, threads, and the files of an earlier node.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -453,7 +453,8 @@ impl<H: Host> Manager<H> {
         let is_gone = folder.is_some_and(|folder| !folder.is_dir());
         let mut is_left_out = is_known || are_several && is_gone;
         let is_in = |path: &Path| folder.is_some_and(|folder| path.starts_with(folder));
-        for (path, bytes) in &fault.cuts {
+        // The last one first: no file may be missing before one that is there.
+        for (path, bytes) in fault.cuts.iter().rev() {
             let Err(error) = cut_listed(path, *bytes, key) else { continue };
             let is_there = are_several && is_in(path);
             is_left_out |= is_there;
@@ -575,22 +576,6 @@ fn keep_generation(folders: &[PathBuf], generation: u64) -> io::Result<()> {
     let mut kept = folders.iter().map(keep);
     let first = kept.next().ok_or_else(none)?;
     kept.fold(first, |one, other| if one.is_ok() { one } else { other })
-}
-
-/// Removes files that were made and never begun: they have nothing but zeros where a header is.
-pub(crate) fn remove_blank(folder: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != EXTENSION) {
-            continue;
-        }
-        let mut begin = Vec::new();
-        std::fs::File::open(&path)?.take(4_096).read_to_end(&mut begin)?;
-        if begin.iter().all(|&byte| byte == 0) {
-            std::fs::remove_file(&path)?;
-        }
-    }
-    Ok(())
 }
 
 /// Cuts a file behind what is durable of it. One of which nothing is leaves the list of its folder

@@ -2,7 +2,8 @@
 //! have files that are not closed, and how these are closed.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use catchment_disk::ReadFile;
@@ -11,7 +12,7 @@ use catchment_model::{Ledger, RunId};
 use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError};
 
 use crate::described::{Description, Question};
-use crate::node::{index_of, remove_blank};
+use crate::node::index_of;
 use crate::receive::NotOpened;
 use crate::state::{StreamKey, StreamState};
 
@@ -44,18 +45,23 @@ pub(crate) fn has_unclosed(folder: &Path, name: &str) -> bool {
 /// # Errors
 /// They cannot be read, or lack one: what is behind it would be cut off.
 pub(crate) fn key_of(folders: &[PathBuf], name: &str) -> Result<Option<StreamKey>, String> {
-    let mut files = Vec::new();
+    let (mut files, mut indices, mut blank) = (Vec::new(), BTreeSet::new(), Vec::new());
     for folder in folders {
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         if folder.try_exists().map_err(failed)? {
-            remove_blank(folder).map_err(failed)?;
-            files.extend(files_of(folder, name));
+            let (of_stream, never_begun) = (files_of(folder, name), blank_in(folder));
+            blank.extend(never_begun.map_err(failed)?);
+            indices.extend(of_stream.iter().map(|(index, _)| *index));
+            files.extend(of_stream);
         }
     }
-    let indices: BTreeSet<u32> = files.iter().map(|(index, _)| *index).collect();
-    let Some(&last) = indices.last() else { return Ok(None) };
-    if let Some(missing) = (0..last).find(|index| !indices.contains(index)) {
-        return Err(format!("file {missing} is missing, so that its files are left as they are"));
+    files.retain(|(_, path)| !blank.contains(path));
+    let Some(last) = files.iter().map(|(index, _)| *index).max() else {
+        remove(&blank).map_err(NotOpened::into_text)?;
+        return Ok(None);
+    };
+    if let Some(index) = (0..last).find(|index| !indices.contains(index)) {
+        return Err(StorageError::MissingFile { index }.to_string());
     }
     let reader = files.iter().find_map(|(_, path)| open(path));
     let reader = reader.ok_or("no header of its files can be read")?;
@@ -77,6 +83,34 @@ fn files_of(folder: &Path, name: &str) -> Vec<(u32, PathBuf)> {
 
 fn open(path: &Path) -> Option<FileReader<ReadFile>> {
     FileReader::open(ReadFile::open(path).ok()?).ok()
+}
+
+/// The files in a folder that were made and never begun: they have nothing but zeros where a header
+/// is.
+fn blank_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut blank = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != EXTENSION) {
+            continue;
+        }
+        let mut begin = Vec::new();
+        File::open(&path)?.take(4_096).read_to_end(&mut begin)?;
+        if begin.iter().all(|&byte| byte == 0) {
+            blank.push(path);
+        }
+    }
+    Ok(blank)
+}
+
+/// Removes files that were made and never begun.
+fn remove(blank: &[PathBuf]) -> Result<(), NotOpened> {
+    blank.iter().try_for_each(|path| match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(NotOpened::Later(format!("{}: {error}", path.display())))
+        }
+        _ => Ok(()),
+    })
 }
 
 /// What there is of a stream, closed and durable.
@@ -102,7 +136,7 @@ pub(crate) fn close_in(
     key: &StreamKey,
     asks: Option<&Question>,
 ) -> Result<Stored, NotOpened> {
-    let folders = those_there(all)?;
+    let (folders, blank) = those_there(all)?;
     let place = RunPlace {
         folders: folders.clone(),
         is_required: true,
@@ -112,6 +146,7 @@ pub(crate) fn close_in(
     let found = match Interrupted::find(&[place]) {
         Ok(found) => found,
         Err(StorageError::NoFiles { .. }) => {
+            remove(&blank)?;
             let (ledger, described) = (Ledger::new(0), asks.map(Description::of_nothing));
             let (files, has_ended, is_new) = (Vec::new(), false, true);
             let (sequence, next_index, lacks_end) = (0, 0, false);
@@ -150,10 +185,12 @@ pub(crate) fn close_in(
     let mut lists = lists.filter_map(|text| FileList::decode(&text).ok()).peekable();
     let has_ended = lists.peek().is_some() && lists.all(|list| list.ended.is_some());
     // Closing changes them.
-    let (header, age_ns) = (asks.map(|_| header.clone()), age_ns(&folders));
+    let (header, age_ns) = (asks.map(|_| header.clone()), age_ns(&folders, &blank));
     let below = asks.filter(|_| !has_ended).map_or(u64::MAX, |question| question.below);
     let mut resumed =
         found.take_below(below).map_err(|error| NotOpened::Later(error.to_string()))?;
+    // Not before: until what stood behind them is cut off, they say that no file is missing there.
+    remove(&blank)?;
     let of_files = |(header, question): (_, &Question)| {
         Description::of(&header, &resumed, (has_ended, age_ns), question.clone())
     };
@@ -172,17 +209,22 @@ pub(crate) fn close_in(
     })
 }
 
-/// Those of a stream's folders that are there, without files in which nothing is.
-fn those_there(all: &[PathBuf]) -> Result<Vec<PathBuf>, NotOpened> {
-    let mut folders = Vec::new();
+/// Those of a stream's folders that are there, and files in them that were made and never begun.
+/// What a power cut left behind the zeros of these was not durable, and is taken out.
+fn those_there(all: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>), NotOpened> {
+    let (mut folders, mut blank) = (Vec::new(), Vec::new());
     for folder in all {
         let later = |error: io::Error| NotOpened::Later(format!("{}: {error}", folder.display()));
         if folder.try_exists().map_err(later)? {
-            remove_blank(folder).map_err(later)?;
+            for path in blank_in(folder).map_err(later)? {
+                let file = File::options().write(true).open(&path);
+                file.and_then(|file| file.set_len(0)).map_err(later)?;
+                blank.push(path);
+            }
             folders.push(folder.clone());
         }
     }
-    Ok(folders)
+    Ok((folders, blank))
 }
 
 /// Closes a file that was cut behind what is durable of it. Its frames are in the closed files of
@@ -201,12 +243,12 @@ pub(crate) fn close_cut(path: &Path, state: &StreamState) -> Result<(), StorageE
     Ok(())
 }
 
-/// For how long none of a stream's files was changed.
-fn age_ns(folders: &[PathBuf]) -> u64 {
+/// For how long none of a stream's files was changed, but for those that were never begun.
+fn age_ns(folders: &[PathBuf], blank: &[PathBuf]) -> u64 {
     let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let files = entries
-        .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == EXTENSION));
-    let ages = files.filter_map(|file| file.metadata().ok()?.modified().ok()?.elapsed().ok());
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+    let begun = paths.iter().filter(|path| !blank.contains(path));
+    let ages = begun.filter_map(|path| path.metadata().ok()?.modified().ok()?.elapsed().ok());
     ages.min().map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -67,6 +67,7 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Unwritable { .. }
         | StorageError::NotRebuilt { .. }
         | StorageError::Behind { .. }
+        | StorageError::MissingFile { .. }
         | StorageError::BeingRecorded { .. }
         | StorageError::Stopped) => CatchmentError::new_err(text(&error)),
     }

@@ -1,6 +1,6 @@
 //! A place of an interrupted run: how far its frames are whole, and its files, cut behind them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use catchment_frame::{
 };
 use catchment_model::{Entry, Ledger, SourceLedger};
 
-use super::{Elsewhere, End, ResumedPlace, RunPlace};
+use super::{Cut, Elsewhere, End, ResumedPlace, RunPlace};
 use crate::apart::GivenUp;
 use crate::error::StorageError;
 use crate::open;
@@ -160,16 +160,34 @@ impl Place {
 
     /// Finds the end of the frames of a required place that follow each other and are whole, from
     /// `synced` on; of a part, of those below a number.
-    pub(super) fn find_end(&mut self, synced: u64, before: &Bounds, below: u64) {
+    ///
+    /// # Errors
+    /// A file is missing there, and what is behind it must not be cut off for that.
+    pub(super) fn find_end(
+        &mut self,
+        synced: u64,
+        before: &Bounds,
+        cut: Cut,
+    ) -> Result<(), StorageError> {
         if self.elsewhere.is_some() {
-            return;
+            return Ok(());
         }
         if self.items.is_some() {
-            (self.items, self.retained) = self.find_items(below);
+            (self.items, self.retained) = self.find_items(cut.below);
             self.end = u64::MAX;
-            return;
+        } else {
+            (self.end, self.damaged) = self.find_number(synced, before);
         }
-        let (mut end, mut damaged) = (synced, None);
+        match self.missing(before, cut.below).filter(|_| !cut.behind_missing) {
+            Some(index) => Err(StorageError::MissingFile { index }),
+            None => Ok(()),
+        }
+    }
+
+    /// One above the number of the last frame that follows, and the damaged one behind it, if that
+    /// is why.
+    fn find_number(&self, synced: u64, before: &Bounds) -> (u64, Option<String>) {
+        let mut end = synced;
         for ((file, index), FrameSummary { info, .. }) in self.frames() {
             let (first, last) = info.numbers();
             if last < end || before.has(info) {
@@ -181,12 +199,49 @@ impl Place {
             }
             if self.is_read(found) && is_bad(found, index) {
                 let path = found.path.display();
-                damaged = Some(format!("frame {first} in {path} cannot be read as a whole"));
-                break;
+                let damaged = format!("frame {first} in {path} cannot be read as a whole");
+                return (end, Some(damaged));
             }
             end = last.saturating_add(1);
         }
-        (self.end, self.damaged) = (end, damaged);
+        (end, None)
+    }
+
+    /// The index of a file that is in no folder, if those behind it have frames or items that
+    /// would follow it, and are cut off because of that alone. One that was made and never begun
+    /// is there: a power cut may leave no more of it.
+    fn missing(&self, before: &Bounds, below: u64) -> Option<u32> {
+        let behind = match self.items {
+            Some(_) => self.first_unfollowed_part(below),
+            None => self.first_unfollowed(before).filter(|_| self.end < below),
+        }?;
+        let index = |file: &Found| file.reader.header().file_index;
+        let others = self.blank.iter().chain(&self.unreadable);
+        let others =
+            others.filter_map(|path| open::index_of_name(&path.file_stem()?.to_string_lossy()));
+        let others: BTreeSet<u32> = others.collect();
+        let first = self.files[..behind].last().map_or(0, |file| index(file).saturating_add(1));
+        (first..index(self.files.get(behind)?)).find(|index| !others.contains(index))
+    }
+
+    /// The first file of a part that begins behind more items than there are, unless it is one
+    /// behind the first frame that has `below` or a higher number.
+    fn first_unfollowed_part(&self, below: u64) -> Option<usize> {
+        let last = self.files[..self.retained.len()].last().zip(self.retained.last());
+        let next = last.and_then(|(file, &retained)| file.reader.frames().get(retained));
+        let is_ordered = next.is_some_and(|frame| frame.info.numbers().1 >= below);
+        (!is_ordered).then_some(self.retained.len())
+    }
+
+    /// The file that begins with the first frame which does not follow those before the end.
+    fn first_unfollowed(&self, before: &Bounds) -> Option<usize> {
+        let mut behind = self.frames().filter(|(_, FrameSummary { info, .. })| {
+            info.numbers().1 >= self.end && !before.has(info)
+        });
+        let ((file, index), FrameSummary { info, .. }) = behind.next()?;
+        let others = &self.files[file].reader.frames()[..index];
+        let begins_it = others.iter().all(|other| before.has(&other.info));
+        (begins_it && info.numbers().0 > self.end).then_some(file)
     }
 
     /// How many frames a part of a target has without a gap, and how many of each file those are.
@@ -332,8 +387,9 @@ impl Place {
             all.map(|index| self.kept_of(index, &of_run.superseded, end)).collect();
         let mut files = self.files;
         if self.items.is_some() {
-            // They count more items before their own than there are, and would for ever.
-            for found in files.drain(self.retained.len()..) {
+            // They count more items before their own than there are, and would for ever. The last
+            // one goes first: no file may be missing before one that is there.
+            for found in files.drain(self.retained.len()..).rev() {
                 leave_part(found)?;
             }
         }
@@ -350,7 +406,8 @@ impl Place {
             place.events += rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events);
             kept.push(file);
         }
-        for Kept { found: Found { path, reader, .. }, .. } in kept.split_off(before_gap(&kept)) {
+        let behind_gap = kept.split_off(before_gap(&kept)).into_iter().rev();
+        for Kept { found: Found { path, reader, .. }, .. } in behind_gap {
             drop(reader);
             supersede(&path)?;
         }

@@ -53,6 +53,37 @@ fn files_of_a_part_are_cut_for_no_stream_with_all_frames_and_the_other_way_round
 }
 
 #[test]
+fn a_file_that_was_never_begun_says_that_none_is_missing_until_what_is_behind_it_is_cut_off() {
+    for is_there in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().to_owned()];
+        let path = |index: u32| folder.path().join(format!("run-{index:05}.catch"));
+        // The items before those of the last file are in none, as after a power cut.
+        for (file_index, first_item) in [(0, 0), (2, 5)] {
+            let part = header(true).part.map(|part| DealtPart { first_item, ..part });
+            let header = FileHeader { file_index, part, ..header(true) };
+            std::fs::write(path(file_index), header.encode()).unwrap();
+        }
+        if is_there {
+            std::fs::write(path(1), vec![0; 8 << 10]).unwrap();
+        }
+        let before = std::fs::read(path(2)).unwrap();
+        let key_of = stored::key_of(&folders, "run");
+        let closed = stored::close_in(&folders, &key(true), None);
+        let closed = closed.map(|one| (one.sequence, one.next_index));
+        if is_there {
+            assert_eq!((key_of.unwrap().as_ref(), closed.unwrap()), (Some(&key(true)), (0, 1)));
+            assert!(!path(1).exists() && !path(2).exists());
+            assert!(std::fs::read(path(2).with_extension("superseded")).unwrap() == before);
+        } else {
+            assert!(key_of.unwrap_err().starts_with("file 1 of the run is missing"));
+            assert!(matches!(closed, Err(NotOpened::Later(_))), "{closed:?}");
+            assert!(std::fs::read(path(2)).unwrap() == before);
+        }
+    }
+}
+
+#[test]
 fn the_highest_generation_of_a_stream_is_found_in_any_of_its_folders() {
     let folder = tempfile::tempdir().unwrap();
     let folders = ["one", "two"].map(|name| folder.path().join(name));

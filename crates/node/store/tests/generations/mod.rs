@@ -32,6 +32,8 @@ struct Sender {
     welcome: Option<Welcome>,
     grant: Option<Grant>,
     bye: Option<Bye>,
+    /// Why it was refused.
+    why: String,
     /// What was said to be taken and durable last.
     taken: u64,
     durable: u64,
@@ -97,6 +99,7 @@ impl Sender {
             welcome: None,
             grant: None,
             bye: None,
+            why: String::new(),
             taken: 0,
             durable: 0,
             left: None,
@@ -232,7 +235,7 @@ impl Sender {
                         (self.taken, self.durable) = (log.taken, log.durable);
                     }
                 }
-                Control::Bye(bye, _) => self.bye = Some(bye),
+                Control::Bye(bye, why) => (self.bye, self.why) = (Some(bye), why.to_owned()),
                 Control::Files(..) => {}
                 Control::Left(left, parts) => {
                     assert_eq!(left.offset as usize, self.file.len());

@@ -112,7 +112,7 @@ fn a_stream_that_lacks_a_file_is_left_as_it_is_and_named_until_the_file_is_back(
     let before = std::fs::read(&second).unwrap();
     let mut node = Stepped::start(folder.path());
     let seen = node.pass(2 * CLOSE_AFTER_NS);
-    let error = "run: file 0 is missing, so that its files are left as they are";
+    let error = "run: file 0 of the run is missing, so that its files are left as they are";
     assert_eq!((seen.close_error.as_deref(), seen.streams.len()), (Some(error), 0));
     assert!(std::fs::read(&second).unwrap() == before);
     std::fs::rename(&second, &first).unwrap();
@@ -120,6 +120,56 @@ fn a_stream_that_lacks_a_file_is_left_as_it_is_and_named_until_the_file_is_back(
     assert!(seen.close_error.is_none() && seen.streams[0].is_given_up, "{seen:?}");
     assert!(is_closed(&stream));
     assert_eq!(stored(folder.path()), [0, 1, 2]);
+}
+
+#[test]
+fn a_node_without_one_of_its_disks_cuts_nothing_and_goes_on_once_the_disk_is_back() {
+    for dealt in [0, StreamLog::DEALT] {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second, away] = ["first", "second", "away"].map(|one| folder.path().join(one));
+        let start = |folders: &[&PathBuf]| {
+            let folders = folders.iter().map(|&folder| folder.clone()).collect();
+            Node::start(StoreConfig { folders, ..store_config(folder.path(), any()) }).unwrap()
+        };
+        let part = (dealt > 0).then_some(DealtPart { number: 0, count: 2, first_item: 0 });
+        // Each life of the node begins a file. The second one is moved to another disk.
+        for begin in [0, 3] {
+            let node = start(&[&first]);
+            let mut sender = Sender::admitted_with(node.address(), 1, (0, 8), dealt);
+            sender.attach_with(node.address(), part);
+            for item in begin..begin + 3 {
+                let number = u64::from(item);
+                sender.item(number, sender.generation(), if dealt > 0 { item } else { 0 });
+            }
+            sender.wait_durable(u64::from(begin) + 3);
+            drop(sender);
+            node.stop().unwrap();
+        }
+        let [own, moved] = [&first, &second].map(|one| one.join(NAME).join("run-00001.catch"));
+        std::fs::create_dir_all(second.join(NAME)).unwrap();
+        std::fs::rename(own, &moved).unwrap();
+        let before = std::fs::read(&moved).unwrap();
+        std::fs::rename(&first, &away).unwrap();
+        let node = start(&[&first, &second]);
+        for (made, flags) in [(8, dealt), (1 << 62, dealt | StreamLog::ASKS)] {
+            let connect = || Sender::connect_with(node.address(), 2, (0, made), flags);
+            let is_decided = |one: &Sender| one.grant.is_some() || one.why.contains("is missing");
+            let refused = std::iter::repeat_with(connect).find(is_decided).unwrap();
+            assert_eq!(refused.refused(), Some(ByeReason::LATER), "{flags}");
+            assert!(refused.why.starts_with("file 0 of the run is missing"), "{}", refused.why);
+        }
+        node.stop().unwrap();
+        assert!(std::fs::read(&moved).unwrap() == before && only(&second.join(NAME)) == moved);
+        std::fs::remove_dir(&first).unwrap();
+        std::fs::rename(&away, &first).unwrap();
+        let node = start(&[&first, &second]);
+        let sender = Sender::admitted_with(node.address(), 3, (0, 8), dealt);
+        assert_eq!(sender.grant.unwrap().next, 6);
+        drop(sender);
+        node.stop().unwrap();
+        let [first, second] = [first, second].map(|one| numbers(&one.join(NAME)));
+        assert_eq!((first, second), (vec![0, 1, 2], vec![3, 4, 5]));
+    }
 }
 
 #[test]
