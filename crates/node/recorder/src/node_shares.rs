@@ -34,39 +34,65 @@ pub(crate) fn ask(nodes: &AskedNode, below: u64) -> Result<NodeLeft, RecorderErr
     let of = |lefts: &[NodeLeft]| Shares(lefts.iter().map(|left| left.numbers.clone()).collect());
     let shares = of(&lefts);
     let end = shares.end().min(below);
-    let lowest = |number: u64, what: &str| {
-        let why = format!("{what} {number}, and the nodes together have those below {end}");
-        Err(nodes.failed(0, (why, false)))
-    };
-    let left = shares.cut(end).end();
-    if left < end {
-        return lowest(left, "others that are cut off stand before frame");
+    let failed = |why: String, may_pass| nodes.failed(0, (why, may_pass));
+    check_alike(&lefts).map_err(|why| failed(why, false))?;
+    let behind = shares.cut(end).end();
+    if behind < end {
+        let why = format!(
+            "frame {behind} stands behind frames that would be cut off (the run goes on at {end}), \
+             and no other node has it"
+        );
+        return Err(failed(why, false));
     }
     let synced = lefts.iter().filter_map(|left| left.positions.newest(0, Position::SYNCED));
     let synced = synced.map(|synced| synced.position).max().unwrap_or(0);
     if end < synced.min(below) {
-        return lowest(synced, "all frames were durable below number");
+        let why = format!(
+            "frames below {synced} were durable, and the nodes have only those below {end}"
+        );
+        return Err(failed(why, false));
     }
     for (index, left) in lefts.iter_mut().enumerate().filter(|(one, _)| shares.has_from(*one, end))
     {
         *left = nodes.ask_one(index, |session| session.ask_dealt(0..end, true))?;
     }
     let shares = of(&lefts);
+    if shares.end() != end {
+        let why = format!("the nodes have the frames below {} now, not below {end}", shares.end());
+        return Err(failed(why, true));
+    }
     let twice = shares.twice();
-    if shares.end() != end || twice.len() > TWICE_MAX {
-        let got = shares.end();
-        let why = format!("they have frames below {got} of {end}, and {} twice", twice.len());
-        return Err(nodes.failed(0, (why, true)));
+    if twice.len() > TWICE_MAX {
+        let count = twice.len();
+        let why = format!("the nodes have {count} ranges of frames twice, more than {TWICE_MAX}");
+        return Err(failed(why, false));
     }
     let copies = twice
         .into_iter()
         .map(|(index, numbers)| nodes.ask_one(index, |session| session.ask_dealt(numbers, false)));
     let copies = copies.collect::<Result<Vec<NodeLeft>, _>>()?;
-    Ok(together(&lefts, &copies, end))
+    together(&lefts, &copies, end).map_err(|why| failed(why, true))
+}
+
+/// Checks that nodes describe files of the same sources. One may have none.
+fn check_alike<'a>(lefts: impl IntoIterator<Item = &'a NodeLeft>) -> Result<(), String> {
+    let mut headers = lefts.into_iter().filter_map(|left| left.header.as_ref());
+    let Some(first) = headers.next() else { return Ok(()) };
+    match headers.all(|header| header.schema == first.schema) {
+        true => Ok(()),
+        false => Err("the nodes have files of different sources".to_owned()),
+    }
 }
 
 /// What nodes have together that have all frames below that number, and some of them twice.
-fn together(lefts: &[NodeLeft], copies: &[NodeLeft], end: u64) -> NodeLeft {
+///
+/// # Errors
+/// They do not describe the same files as before.
+fn together(lefts: &[NodeLeft], copies: &[NodeLeft], end: u64) -> Result<NodeLeft, String> {
+    if copies.iter().any(|copy| copy.header.is_none()) {
+        return Err("a node no longer has frames that it had".to_owned());
+    }
+    check_alike(lefts.iter().chain(copies))?;
     let with_files = || lefts.iter().filter_map(|left| Some((left, left.header.as_ref()?)));
     let mut header: Option<FileHeader> = None;
     for (_, of_node) in with_files() {
@@ -88,8 +114,8 @@ fn together(lefts: &[NodeLeft], copies: &[NodeLeft], end: u64) -> NodeLeft {
     let mut positions = Positions::default();
     lefts.iter().for_each(|left| positions.add(left.positions.records()));
     let once = |of: fn(&NodeLeft) -> u64| {
-        let all: u64 = lefts.iter().map(of).sum();
-        all.saturating_sub(copies.iter().map(of).sum())
+        let sum = |lefts: &[NodeLeft]| lefts.iter().map(of).fold(0, u64::saturating_add);
+        sum(lefts).saturating_sub(sum(copies))
     };
     let part = |left: &NodeLeft| PartLeft {
         frames: left.frames,
@@ -100,7 +126,7 @@ fn together(lefts: &[NodeLeft], copies: &[NodeLeft], end: u64) -> NodeLeft {
             .copied()
             .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))),
     };
-    NodeLeft {
+    Ok(NodeLeft {
         age_ns: with_files().map(|(left, _)| left.age_ns).min().unwrap_or(0),
         sequence: end,
         generation: lefts.iter().chain(copies).map(|left| left.generation).max().unwrap_or(0),
@@ -108,11 +134,11 @@ fn together(lefts: &[NodeLeft], copies: &[NodeLeft], end: u64) -> NodeLeft {
         positions,
         frames: once(|left| left.frames),
         events: once(|left| left.events),
-        bytes: lefts.iter().map(|left| left.bytes).sum(),
+        bytes: lefts.iter().map(|left| left.bytes).fold(0, u64::saturating_add),
         numbers: Vec::new(),
         parts: lefts.iter().map(part).collect(),
         header,
-    }
+    })
 }
 
 /// The numbers of each node, in the order of its items.
@@ -161,7 +187,7 @@ impl Shares {
         let of_node = |(node, numbers): (usize, &Vec<Numbers>)| {
             let mut numbers = numbers.clone();
             numbers.sort_unstable();
-            // A node may have an item in two files.
+            // A node may have a frame as two items, which its sums count once.
             let mut apart: Vec<Numbers> = Vec::new();
             for (first, last) in numbers {
                 match apart.last_mut() {
@@ -212,9 +238,15 @@ const TWICE_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use catchment_fixtures::Random;
+    use catchment_model::RunId;
 
     use super::*;
+    use crate::config::{RecorderConfig, SourceConfig};
+    use crate::file::OfRun;
+    use crate::schema::schema;
 
     fn shares(nodes: &[&[Numbers]]) -> Shares {
         Shares::of(nodes.iter().copied())
@@ -230,6 +262,47 @@ mod tests {
         let alone = shares(&[&[(0, 2), (6, 8), (3, 4)], &[]]);
         assert_eq!((alone.end(), alone.cut(5).end()), (5, 3), "3 and 4 stand behind 6");
         assert_eq!(shares(&[&[], &[(1, 4)]]).end(), 0);
+    }
+
+    /// What a node has of a run with that many sources; with none, nothing.
+    fn left(sources: usize) -> NodeLeft {
+        let address = "127.0.0.1:7300".parse().unwrap();
+        let source = |number| SourceConfig::over_session(format!("camera/{number}"), address);
+        let config = RecorderConfig::new("".into(), (0..sources).map(source).collect());
+        let header = || {
+            let schema = Arc::new(schema(&config).unwrap());
+            OfRun::of(&config).header(RunId([7; 16]), &schema, 0)
+        };
+        NodeLeft {
+            header: (sources > 0).then(header),
+            age_ns: 0,
+            sequence: 3,
+            generation: 1,
+            ledger: Ledger::new(sources),
+            positions: Positions::default(),
+            frames: u64::MAX,
+            events: 3,
+            bytes: u64::MAX,
+            numbers: vec![(0, 2)],
+            parts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_nodes_have_is_summed_up_if_it_is_of_the_same_files_whatever_it_is() {
+        let sum = together(&[left(1), left(0), left(1)], &[left(1)], 3).unwrap();
+        assert_eq!((sum.frames, sum.events, sum.bytes), (0, 6, u64::MAX));
+        assert_eq!((sum.sequence, sum.ledger.sources.len()), (3, 1));
+        for (lefts, copies) in [
+            // It was started again without its disk.
+            ([left(1), left(1)], left(0)),
+            ([left(1), left(1)], left(2)),
+            ([left(1), left(2)], left(1)),
+        ] {
+            assert!(together(&lefts, &[copies], 3).is_err());
+        }
+        assert!(check_alike(&[left(0), left(2), left(1)]).is_err());
+        assert!(check_alike(&[left(0), left(2), left(0), left(2)]).is_ok());
     }
 
     #[test]
