@@ -9,7 +9,7 @@ use catchment_frame::{
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{
     CaughtUp, Elsewhere, Interrupted, Resumable, ResumedPlace, Run, RunOptions, RunPlace,
-    StorageError, audit, repair, verify,
+    StorageError, audit, recompute, repair, verify,
 };
 
 use super::common::{Made, Recipe, change_header, key};
@@ -245,6 +245,25 @@ fn a_part_of_a_target_goes_on_behind_its_items_whatever_their_numbers() {
         assert_eq!((place.items, place.frames, place.next_index), (items, frames, next_index));
         assert!(Run::open(made.path()).expect("opens").closed());
         assert!(before <= 3 || made.files[1].with_extension("superseded").exists());
+    }
+}
+
+#[test]
+fn an_item_that_stands_in_two_files_of_a_part_counts_once_and_a_frame_that_is_two_items_twice() {
+    for (before, frames, events) in [(2, 6, 27), (3, 7, 30)] {
+        let made = Recipe { repeats: true, counts_repeated: before == 3, ..recipe() }.make();
+        for (path, first_item) in made.files.iter().zip([0, before]) {
+            let part = serde_json::json!({ "number": 0, "count": 2, "first_item": first_item });
+            change_header(path, 3, |metadata| metadata["part"] = part);
+        }
+        let places = [RunPlace { is_dealt: true, ..place(made.path(), true) }];
+        let from = Interrupted::find(&places).and_then(Interrupted::take).expect("it goes on");
+        let place = &from.places[0];
+        assert_eq!((place.items, place.frames, place.events), (before + 4, frames, events));
+        assert_eq!(place.ledger, made.ledger);
+        // The table of the last file has the sum.
+        let run = Run::open(made.path()).expect("opens");
+        assert_eq!(run.recorded_ledger().expect("reads"), Some(recompute(&run).0));
     }
 }
 

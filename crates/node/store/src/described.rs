@@ -2,8 +2,10 @@
 //! docs/spec/storage-link.md): a frame file without frames; before it, of a part of the run's
 //! frames, their numbers.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use catchment_disk::ReadFile;
 use catchment_frame::{FileHeader, FileReader, FrameError, FrameKind, close_behind, frame_ledger};
@@ -64,9 +66,15 @@ impl Description {
         let (mut frames, mut events, file_bytes) = (place.frames, place.events, place.bytes);
         let (mut ledger, mut bytes) = (place.ledger.clone(), Vec::new());
         if header.part.is_some() {
-            let part = Part::of(&place.files, question.numbers.as_ref())?;
-            if let Some(counted) = part.counted {
-                (ledger, frames, events) = counted;
+            let sources = header.schema.sources.len();
+            let part = Part::of(&place.files, sources, question.numbers.as_ref())?;
+            if question.numbers.is_some() {
+                let counted = part.counted;
+                (ledger, frames, events) = (counted.ledger, counted.frames, counted.events);
+            } else if part.repeated.frames > 0 {
+                ledger = ledger.since(&part.repeated.ledger);
+                frames = frames.saturating_sub(part.repeated.frames);
+                events = events.saturating_sub(part.repeated.events);
             }
             bytes.extend_from_slice(&(part.numbers.len() as u64).to_le_bytes());
             let numbers = part.numbers.iter().flat_map(|&(first, last)| [first, last]);
@@ -120,47 +128,84 @@ impl Description {
 struct Part {
     /// The first and the last number of those that follow each other, in the order of items.
     numbers: Vec<(u64, u64)>,
-    /// What those count whose numbers are asked for, how many they are, and their events.
-    counted: Option<(Ledger, u64, u64)>,
+    /// Those whose numbers are asked for.
+    counted: Counts,
+    /// Those that were items before: a frame that was not acknowledged may come as another one.
+    repeated: Counts,
+}
+
+/// What frames count, how many they are, and their events.
+struct Counts {
+    ledger: Ledger,
+    frames: u64,
+    events: u64,
 }
 
 impl Part {
     /// Those in files, which are closed. An item that stands in two of them is one.
-    fn of(files: &[PathBuf], wanted: Option<&Range<u64>>) -> Result<Self, String> {
-        let mut part = Self { numbers: Vec::new(), counted: None };
-        let mut items = 0;
+    fn of(files: &[PathBuf], sources: usize, wanted: Option<&Range<u64>>) -> Result<Self, String> {
+        let (counted, repeated) = (Counts::new(sources), Counts::new(sources));
+        let mut part = Self { numbers: Vec::new(), counted, repeated };
+        let (mut seen, mut others, mut items) = (BTreeMap::new(), BTreeSet::new(), 0);
         for path in files {
-            let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-            let reader = ReadFile::open(path).map_err(|error| failed(&error))?;
-            let reader = FileReader::open(reader).map_err(|error| failed(&error))?;
+            let reader = ReadFile::open(path).map_err(|error| failed(path, &error))?;
+            let reader = FileReader::open(reader).map_err(|error| failed(path, &error))?;
             let begins = reader.header().part.map_or(items, |part| part.first_item);
-            let known = items.saturating_sub(begins) as usize;
-            let sources = reader.header().schema.sources.len();
-            if wanted.is_some() {
-                part.counted.get_or_insert_with(|| (Ledger::new(sources), 0, 0));
-            }
-            for (index, frame) in reader.frames().iter().enumerate().skip(known) {
+            for (index, frame) in reader.frames().iter().enumerate() {
+                let item = begins.saturating_add(index as u64);
+                let key = (frame.info.sequence, frame.info.kind.number());
+                let is_repeated = match seen.entry(key) {
+                    Entry::Occupied(first) => {
+                        if *first.get() == item || !others.insert((key, item)) {
+                            continue;
+                        }
+                        true
+                    }
+                    Entry::Vacant(entry) => {
+                        entry.insert(item);
+                        false
+                    }
+                };
                 let (first, last) = frame.info.numbers();
                 match part.numbers.last_mut() {
                     Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
                     _ => part.numbers.push((first, last)),
                 }
-                let counted = part.counted.as_mut();
-                if let Some((sum, frames, events)) =
-                    counted.filter(|_| wanted.is_some_and(|wanted| wanted.contains(&first)))
-                {
-                    let (ledger, errors) = frame_ledger(&reader, index);
-                    if let Some(error) = errors.first() {
-                        return Err(failed(error));
-                    }
-                    sum.add(&ledger);
-                    *frames += 1;
-                    *events +=
-                        if frame.info.kind == FrameKind::Events { frame.info.rows } else { 0 };
-                }
+                let counts = match is_repeated {
+                    true => &mut part.repeated,
+                    false if wanted.is_some_and(|one| one.contains(&first)) => &mut part.counted,
+                    false => continue,
+                };
+                counts.add(&reader, index).map_err(|error| failed(path, &error))?;
             }
-            items = items.max(begins + reader.frames().len() as u64);
+            items = items.max(begins.saturating_add(reader.frames().len() as u64));
         }
         Ok(part)
     }
+}
+
+impl Counts {
+    fn new(sources: usize) -> Self {
+        Self { ledger: Ledger::new(sources), frames: 0, events: 0 }
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Errors
+    /// A part of it cannot be read.
+    fn add(&mut self, reader: &FileReader<ReadFile>, frame: usize) -> Result<(), FrameError> {
+        let (ledger, errors) = frame_ledger(reader, frame);
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error);
+        }
+        let info = reader.frames()[frame].info;
+        self.ledger.add(&ledger);
+        self.frames += 1;
+        self.events += if info.kind == FrameKind::Events { info.rows } else { 0 };
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {error}", path.display())
 }

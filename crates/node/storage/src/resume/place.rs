@@ -394,16 +394,10 @@ impl Place {
             }
         }
         for (file, frames) in files.into_iter().zip(frames) {
-            let header = file.reader.header();
-            place.next_index = place.next_index.max(header.file_index.saturating_add(1));
-            if place.ledger.sources.is_empty() {
-                place.ledger = Ledger::new(header.schema.sources.len());
-            }
+            let file_index = file.reader.header().file_index;
+            place.next_index = place.next_index.max(file_index.saturating_add(1));
             let is_durable = is_listed(&self.listed, &file);
-            let file = Kept::new((file, is_durable), frames, &mut place.ledger);
-            let frames = &file.found.reader.frames()[..file.frames];
-            place.frames += frames.len() as u64;
-            place.events += rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events);
+            let file = Kept::new((file, is_durable), frames, &kept, &mut place);
             kept.push(file);
         }
         let behind_gap = kept.split_off(before_gap(&kept)).into_iter().rev();
@@ -592,20 +586,35 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Adds what its first frames, which are kept, count to `total`.
-    fn new((found, is_durable): (Found, bool), frames: usize, total: &mut Ledger) -> Self {
+    /// Adds its first frames, which are kept, to those of the place, and what they count. An item
+    /// that stands in one of the files before it, too, is there already.
+    fn new(
+        (found, is_durable): (Found, bool),
+        frames: usize,
+        before: &[Self],
+        place: &mut ResumedPlace,
+    ) -> Self {
         let reader = &found.reader;
         let loses_none = reader.closed() && frames == reader.frames().len();
         // A power cut takes parts of a table that was not durable: the trailer may outlive them.
         let is_whole = loses_none && (is_durable || reader.verify_tables().is_empty());
+        let sources = reader.header().schema.sources.len();
+        if place.ledger.sources.is_empty() {
+            place.ledger = Ledger::new(sources);
+        }
+        let sum_of = |frames: &mut dyn Iterator<Item = usize>| {
+            let mut sum = Ledger::new(sources);
+            frames.for_each(|frame| sum.add(&frame_ledger(reader, frame).0));
+            sum
+        };
         // Where a table has no sum, or a damaged one, the frames have it.
         let listed = loses_none.then(|| reader.frames_ledger().ok().flatten()).flatten();
-        let sum = listed.unwrap_or_else(|| {
-            let mut sum = Ledger::new(total.sources.len());
-            (0..frames).for_each(|frame| sum.add(&frame_ledger(reader, frame).0));
-            sum
-        });
-        total.add(&sum);
+        let sum = listed.unwrap_or_else(|| sum_of(&mut (0..frames)));
+        let again = items_again(before, &found, frames);
+        place.ledger.add(&sum.since(&sum_of(&mut again.iter().copied())));
+        let new = (0..frames).filter(|frame| !again.contains(frame));
+        place.frames += (frames - again.len()) as u64;
+        place.events += rows_of(new.map(|frame| reader.frames()[frame].info), FrameKind::Events);
         Self { found, frames, sum: (!is_whole).then_some(sum), is_durable }
     }
 
@@ -641,6 +650,27 @@ impl Kept {
         list_cut(&path, &header, closing.file_bytes())?;
         Ok(closing.file_bytes())
     }
+}
+
+/// The frames of a file of a part, of the first ones, that are items of a file before it, too: its
+/// folder was left out, and is back.
+fn items_again(before: &[Kept], found: &Found, frames: usize) -> BTreeSet<usize> {
+    let begins = |found: &Found| found.reader.header().part.map(|part| part.first_item);
+    let of = |file: &Kept, item: u64| {
+        let index = usize::try_from(item.checked_sub(begins(&file.found)?)?).ok()?;
+        let frame = file.found.reader.frames()[..file.frames].get(index)?;
+        Some((frame.info.sequence, frame.info.kind))
+    };
+    let end = |file: &Kept| Some(begins(&file.found)?.saturating_add(file.frames as u64));
+    let first = begins(found).unwrap_or(u64::MAX);
+    let end = before.iter().filter_map(end).max().unwrap_or(0);
+    let shared = end.saturating_sub(first).min(frames as u64) as usize;
+    let is_again = |&frame: &usize| {
+        let (info, item) = (found.reader.frames()[frame].info, first + frame as u64);
+        // Other frames may have got the numbers of items that were not durable.
+        before.iter().any(|file| of(file, item) == Some((info.sequence, info.kind)))
+    };
+    (0..shared).filter(is_again).collect()
 }
 
 /// Keeps a part of a file that is about to be cut off, in a file beside it.

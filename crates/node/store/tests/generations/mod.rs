@@ -513,6 +513,31 @@ fn one_of_several_nodes_says_which_frames_it_has_and_is_cut_at_an_item() {
 }
 
 #[test]
+fn a_frame_that_one_of_several_nodes_has_as_two_items_is_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(store_config(folder.path(), any())).unwrap();
+    let address = node.address();
+    let part = Some(DealtPart { number: 0, count: 2, first_item: 0 });
+    let mut sender = Sender::admitted_with(address, 1, (0, 16), StreamLog::DEALT);
+    sender.attach_with(address, part);
+    // Left out, it is not asked what it had, and gets 3 to 5 again.
+    for (item, sequence) in (0..).zip([0, 1, 2, 3, 4, 5, 6, 3, 4, 5]) {
+        sender.item(sequence, sender.generation(), item);
+    }
+    sender.wait_durable(10);
+    drop(sender);
+    const ASKS: u32 = StreamLog::DEALT | StreamLog::ASKS;
+    for (session, made, flags, frames) in
+        [(2, 1 << 62, ASKS, 7), (3, 5, ASKS | StreamLog::SUMS, 5), (4, 1 << 62, ASKS, 7)]
+    {
+        let mut asking = Sender::admitted_with(address, session, (0, made), flags);
+        asking.read_until(|one| one.left.is_some());
+        assert_eq!((asking.grant.unwrap().next, asking.left.unwrap().frames), (10, frames));
+    }
+    node.stop().unwrap();
+}
+
+#[test]
 fn a_node_that_was_started_again_says_what_there_is_and_how_old_that_is() {
     let folder = tempfile::tempdir().unwrap();
     let node = Node::start(store_config(folder.path(), any())).unwrap();
