@@ -2,6 +2,7 @@
 //! caller that steps them (assembly.rs).
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -87,7 +88,9 @@ impl<S: FolderStore> Begun<S> {
         }
         let thread = std::thread::current();
         let reason = format!("the thread {} has failed", thread.name().unwrap_or_default());
-        let cuts = self.writer.leave();
+        // A panic of its own would end the program. Its files are ended as those of a killed node.
+        let left = catch_unwind(AssertUnwindSafe(|| self.writer.leave()));
+        let cuts = left.unwrap_or_default();
         *self.writer.state.fault.lock() = Some(Fault { reason, cuts, folder: None });
     }
 }

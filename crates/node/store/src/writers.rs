@@ -68,8 +68,9 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use catchment_agent::Entropy;
-    use catchment_disk::{DiskConfig, FaultControl, FaultPlan};
+    use catchment_disk::{Disk, DiskConfig, FaultControl, FaultPlan};
     use catchment_fixtures::{Random, wait_while};
+    use catchment_model::Ledger;
     use catchment_network_folder::{NetworkFolder, Operation, Refused};
     use catchment_telemetry::Clock;
     use crossbeam_channel::Sender;
@@ -78,8 +79,8 @@ mod tests {
     use crate::host::{HasEnded, Host, HostDisks, OnThread};
     use crate::items::Item;
     use crate::state::{NodeState, StreamState};
-    use crate::writer::Writer;
     use crate::writer::tests::{frame, parts};
+    use crate::writer::{Writer, WriterParts};
 
     struct Panics;
 
@@ -129,6 +130,15 @@ mod tests {
         }
 
         fn begin(&mut self, folder: usize, name: &str, entropy: Box<dyn Entropy>) -> Stream {
+            self.begin_with(folder, name, |parts| parts.entropy = entropy)
+        }
+
+        fn begin_with(
+            &mut self,
+            folder: usize,
+            name: &str,
+            change: impl FnOnce(&mut WriterParts<Disk>),
+        ) -> Stream {
             let path = self.config.folders[folder].join(name);
             std::fs::create_dir_all(&path).unwrap();
             let paths = [path];
@@ -136,7 +146,8 @@ mod tests {
             let now_ns = self.host.now_ns();
             let of_folder = vec![Arc::clone(&self.node.folders[folder])];
             let (mut parts, input, state) = parts(stores, &paths, (of_folder, false), now_ns);
-            parts.entropy = entropy;
+            parts.entropy = random();
+            change(&mut parts);
             let has_ended = self.host.begin(name, Writer::new(parts), ()).unwrap();
             Stream { input, wake: waker, state, has_ended, sent: 0 }
         }
@@ -185,6 +196,25 @@ mod tests {
         drop(input);
         assert_eq!(rig.host.end().as_deref(), Some("write"));
         assert!(has_ended.get() && !state.has_failed());
+    }
+
+    #[test]
+    fn a_writer_that_cannot_say_what_it_leaves_has_a_fault_as_the_others_of_its_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rig = Rig::new(folders(folder.path()), &FaultControl::default());
+        let mut good = rig.begin(0, "good", random());
+        rig.record(&mut good);
+        // A defect that the first frame shows, and the sum of what is durable once more.
+        let mut bad = rig.begin_with(1, "bad", |parts| parts.ledger = Ledger::new(2));
+        rig.send(&mut bad);
+        wait_while(|| !good.has_ended.get() || !bad.has_ended.get());
+        for (stream, files) in [(good, 1), (bad, 0)] {
+            let fault = stream.state.fault.lock().clone().expect("it has failed");
+            assert_eq!(fault.reason, "the thread write has failed");
+            assert_eq!(fault.cuts.len(), files);
+            assert_eq!(stream.state.at_end.lock().is_some(), files > 0);
+        }
+        assert_eq!(rig.host.end().as_deref(), Some("write"));
     }
 
     #[test]
