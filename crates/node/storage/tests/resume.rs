@@ -126,7 +126,7 @@ fn where_a_folder_may_be_away_nothing_is_cut_off_behind_a_missing_file() {
                 }
             }
             match is_blank {
-                true => std::fs::write(&made.files[1], [0; 100]).expect("writes"),
+                true => std::fs::write(&made.files[1], [0_u8; 100]).expect("writes"),
                 false => std::fs::remove_file(&made.files[1]).expect("removes"),
             }
             let before = [0, 2].map(|file: usize| std::fs::read(&made.files[file]).expect("reads"));

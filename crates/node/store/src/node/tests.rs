@@ -61,7 +61,8 @@ fn a_file_that_was_never_begun_says_that_none_is_missing_until_what_is_behind_it
         // The items before those of the last file are in none, as after a power cut.
         for (file_index, first_item) in [(0, 0), (2, 5)] {
             let part = header(true).part.map(|part| DealtPart { first_item, ..part });
-            let header = FileHeader { file_index, part, ..header(true) };
+            let file_id = u64::from(file_index);
+            let header = FileHeader { file_index, file_id, part, ..header(true) };
             std::fs::write(path(file_index), header.encode()).unwrap();
         }
         if is_there {
