@@ -10,7 +10,7 @@ export const GONE = "cannot make /data/copies/run-20261121-075912-6d1f0c52/run-0
 
 /**
  * @typedef {{ name: string, required: boolean, folder: string | null, part: number, discards?: boolean,
- *   nodes?: string[] }} Kind
+ *   nodes?: string[], spills?: boolean }} Kind
  */
 
 /** @type {Kind[]} */
@@ -26,17 +26,19 @@ const SEVERAL = [
 /** @type {Kind[]} */
 const NODES = [
   { name: "store", required: true, folder: null, part: 1, nodes: ["10.0.0.7:7100", "10.0.0.8:7100", "10.0.0.9:7100"] },
-  { name: "archive", required: true, folder: null, part: 1, nodes: ["archive:7100"] },
+  { name: "archive", required: true, folder: null, part: 1, nodes: ["archive:7100"], spills: true },
 ];
 
 /** @param {string} scenario */
 const kinds = (scenario) => (scenario === "targets" ? SEVERAL : scenario === "nodes" ? NODES : ONE);
 
+export const UNREACHED = "archive:7100: it is away: Connection refused (os error 111)";
+
 /** @param {string} scenario @returns {Spill[]} */
 export const spills = (scenario) => scenario !== "nodes" ? [] : [{
   target: "archive", folder: "/local/spill", node: "archive:7100", bytes_max: 107_374_182_400,
   frames_spilled: 1_432, bytes_spilled: 11_744_051_200, frames_forwarded: 1_001, bytes_forwarded: 8_211_404_800,
-  frames_lost: 0, frames_waiting: 431, bytes_waiting: 3_532_646_400, waits_seconds: 0, problems: [],
+  frames_lost: 0, frames_waiting: 431, bytes_waiting: 3_532_646_400, waits_seconds: 0, room_seconds: 8_640, problems: [],
 }];
 
 /**
@@ -85,15 +87,15 @@ export function targets(scenario, sources, { rate, written, open }) {
     name, level_bytes: Math.floor(level * capacity), highest_bytes: capacity, capacity_bytes: capacity,
   });
   return kinds(scenario).map((kind) => {
-    const { name, required, folder, part, discards = false, nodes = [] } = kind;
+    const { name, required, folder, part, discards = false, nodes = [], spills: isSpilling = false } = kind;
     return {
       name, required, folder, node: nodes.length === 0 ? null : nodes.join(", "),
       folders: folder === null ? [] : [
         { path: folder, is_current: open && !discards, free_bytes: 812_000_000_000, away: null, waits_seconds: 0 },
       ],
       nodes: shares(nodes, { written, open }),
-      state: discards ? "fault" : open ? "recording" : "ended",
-      reason: discards ? GONE : null,
+      state: discards ? "fault" : !open ? "ended" : isSpilling ? "spilling" : "recording",
+      reason: discards ? GONE : open && isSpilling ? UNREACHED : null,
       bytes_written: Math.floor(written * part),
       bytes_written_per_second: discards ? 0 : rate * part,
       queue: queue(name, open && !required && folder !== null ? 0.93 : 0, required ? 4_194_304 : 53_687_091),

@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { Sources, add, generator, whole } from "./sources.mjs";
 import { FAILED, store } from "./store.mjs";
-import { GONE, linesOf, spills, targets } from "./targets.mjs";
+import { GONE, UNREACHED, linesOf, spills, targets } from "./targets.mjs";
 import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 
 /** @import {Alarm, CommandName, CommandRequest, CommandResult, Counts, Device, DeviceState, LegalCommand, LogLine, Role, Severity, SourceStatus, Stage, State, Verdict} from "../src/api.ts" */
@@ -25,6 +25,7 @@ const LEGAL = {
   safe: ["reset"],
   fault: ["stop", "reset"],
 };
+const SPILLED = `${UNREACHED}; /local/spill has room for 2 h 24 min at this rate`;
 const FULL = "node/recorder/write: cannot write " +
   "/data/runs/run-20261121-075912-6d1f0c52/run-00009.catch: No space left on device (os error 28)";
 /** @type {Partial<Record<CommandName, DeviceState>>} */
@@ -108,7 +109,10 @@ export class World {
       this.raise("silent", "critical", "A source is silent", "large-03 is silent for more than 5 s", 5, 5, "large-03");
     }
     if (scenario === "targets") {
-      this.raise("target", "warning", "target_fault", "Target copy cannot be written: frames are discarded there, and counted", 1, 0, "copy");
+      this.raise("target", "warning", "target_fault", "Target copy cannot be written: what it does not take is discarded there, and counted", 1, 0, "copy");
+    }
+    if (scenario === "nodes") {
+      this.raise("spilling", "warning", "target_spilling", `Target archive takes nothing now, its frames go to its spill: ${SPILLED}`, 1, 0, "archive");
     }
     if (scenario === "store") {
       this.end("configured");
@@ -294,6 +298,10 @@ export class World {
     }
     if (this.scenario === "targets") {
       const text = "target copy: the run's folder is gone: put it back, and recording resumes by itself";
+      return { level: "good", loss_share: 0, bad_share: 0, text: `recording good data; ${text}`, reasons: [text] };
+    }
+    if (this.scenario === "nodes") {
+      const text = `target archive takes nothing, its frames go to its spill: ${SPILLED}`;
       return { level: "good", loss_share: 0, bad_share: 0, text: `recording good data; ${text}`, reasons: [text] };
     }
     return { level: "good", loss_share: 0, bad_share: 0, text: "recording good data", reasons: [`events reach the disk; all ${this.sources.all.length} sources deliver; no loss in the last 60 s`] };

@@ -60,7 +60,7 @@ export interface Queue {
   capacity_bytes: number;
 }
 
-export type TargetState = "recording" | "away" | "fault" | "ended";
+export type TargetState = "recording" | "spilling" | "away" | "fault" | "ended";
 
 /** A place that gets the run's frames. */
 export interface Target {
@@ -108,7 +108,7 @@ export interface TargetNode {
   away: string | null;
 }
 
-/** What takes the frames that a target's storage node cannot take now. */
+/** What takes the frames that a target's storage node, or its folder, cannot take now. */
 export interface Spill {
   target: string;
   folder: string;
@@ -123,6 +123,8 @@ export interface Spill {
   bytes_waiting: number;
   /** For how long its disk has not answered; 0: nothing is under way. */
   waits_seconds: number;
+  /** For how long it has room, while its target's frames go there; null: they do not. */
+  room_seconds: number | null;
   problems: string[];
 }
 

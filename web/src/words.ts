@@ -107,6 +107,7 @@ export function targetWords(
   { state, folder, node, required, ledger }: Target,
 ): { text: string; status: SourceStatus } {
   if (state === "fault") return { text: "in fault", status: "loss" };
+  if (state === "spilling") return { text: "away, frames are spilled", status: "silent" };
   if (state === "away") return { text: "away, frames wait", status: "silent" };
   if (state === "ended") return { text: "ended", status: "off" };
   if (folder === null && node === null) return { text: "keeps nothing", status: "off" };
@@ -152,9 +153,10 @@ export const spillWaitWords = ({ target, folder, waits_seconds }: Spill): string
     + `which has not answered for ${format.join(format.duration(waits_seconds))}.`;
 
 /** What waits in a spill; empty if nothing. */
-export const spillWords = ({ target, frames_waiting, bytes_waiting }: Spill): string =>
+export const spillWords = ({ target, frames_waiting, bytes_waiting, room_seconds }: Spill): string =>
   frames_waiting === 0 ? "" : `${format.many(frames_waiting, "frame")} (${format.join(format.bytes(bytes_waiting))}) `
-    + `${frames_waiting === 1 ? "is" : "are"} waiting in the spill of ${target}.`;
+    + `${frames_waiting === 1 ? "is" : "are"} waiting in the spill of ${target}`
+    + `${room_seconds === null ? "" : `, which has room for ${format.join(format.duration(room_seconds))} at this rate`}.`;
 
 /** What could not be read in a spill, which is a fault; empty if nothing. */
 export const spillLossWords = ({ target, frames_lost }: Spill): string =>

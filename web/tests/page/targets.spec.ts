@@ -55,7 +55,10 @@ test("storage nodes that share a target are named, with what is left out, and so
   const panel = page.getByRole("region", { name: /^Targets/ });
   await expect(panel.locator("tbody tr")).toHaveCount(2);
   await expect(panel).toContainText(/Storage node 10.0.0.8:7100 of store takes nothing now, for \d+\ss: it is away: Connection refused/);
-  await expect(panel).toContainText(/431 frames \(3.53\sGB\) are waiting in the spill of archive/);
+  await expect(panel).toContainText(/431 frames \(3.53\sGB\) are waiting in the spill of archive, which has room for 2.4\sh at this rate/);
+  await expect(panel.locator("tbody tr").nth(1)).toContainText(/archive required\s*away, frames are spilled/);
+  await expect(page.locator(".verdict")).toHaveAttribute("data-level", "good");
+  await expect(page.locator(".alarm")).toContainText("Target archive takes nothing now, its frames go to its spill");
   await panel.getByRole("link", { name: "store" }).click();
   const nodes = page.getByRole("dialog", { name: "store" }).getByRole("table", { name: "Storage nodes" }).locator("tbody tr");
   await expect(nodes).toHaveCount(3);

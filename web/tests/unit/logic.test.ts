@@ -124,6 +124,7 @@ test("a best-effort target that lacks something is a note, and no other is", () 
   const node = { ...raid, folder: null, node: "10.0.0.7:7100" };
   expect(words(node)).toEqual(["recording", ""]);
   expect(words({ ...node, state: "away", reason: "it is away" })).toEqual(["away, frames wait", ""]);
+  expect(words({ ...raid, state: "spilling", reason: "disk full" })).toEqual(["away, frames are spilled", ""]);
 });
 
 test("a folder whose disk is waited for is a note, and one that is written to is none", () => {
@@ -155,12 +156,16 @@ test("a storage node that takes nothing is a note with how long and why, and so 
     .toEqual(["connected", "takes nothing now", "not connected"]);
   const spill: Spill = {
     target: "store", folder: "/s", node: "a:1", bytes_max: 9, frames_spilled: 3, bytes_spilled: 3, frames_forwarded: 1,
-    bytes_forwarded: 1, frames_lost: 1, frames_waiting: 2, bytes_waiting: 2_000, waits_seconds: 7.25, problems: [],
+    bytes_forwarded: 1, frames_lost: 1, frames_waiting: 2, bytes_waiting: 2_000, waits_seconds: 7.25, room_seconds: null,
+    problems: [],
   };
   expect(plain([spillWords(spill), spillLossWords(spill), spillWaitWords(spill)])).toEqual([
     "2 frames (2.00 kB) are waiting in the spill of store.",
     "1 frame of store is lost: its spill could not be read.",
     "store waits for the disk of its spill /s, which has not answered for 7.3 s.",
+  ]);
+  expect(plain([spillWords({ ...spill, room_seconds: 8_400 })])).toEqual([
+    "2 frames (2.00 kB) are waiting in the spill of store, which has room for 2.3 h at this rate.",
   ]);
   const empty = { ...spill, frames_lost: 0, frames_waiting: 0, waits_seconds: 0.9 };
   expect([spillWords(empty), spillLossWords(empty), spillWaitWords(empty)]).toEqual(["", "", ""]);

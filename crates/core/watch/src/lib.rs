@@ -18,6 +18,7 @@
 
 mod alarm;
 mod alarms;
+mod default_rules;
 mod loss;
 mod quantity;
 mod rates;
@@ -31,12 +32,13 @@ mod words;
 
 pub use alarm::{AcknowledgeError, Alarm, AlarmState, Change, ChangeKind, SOURCES_LISTED_MAX};
 pub use alarms::{ALARMS_MAX, Alarms, CLEARED_SHOWN_NS, COMMENT_BYTES_MAX, FOLLOWED_MAX};
+pub use default_rules::{default_rules, store_rules};
 pub use loss::{LossGrowth, LossWatch, is_bad, is_loss, words_of_entry};
 pub use quantity::{QUANTITY_BYTES_MAX, Quantity, QuantityError, ReadingTable};
 pub use rates::{Rates, Stage, bottleneck};
 pub use rule::{
     ACTIONS_MAX, Condition, NAME_BYTES_MAX, RULES_MAX, Rule, RuleError, RuleProblem, Severity,
-    TEXT_BYTES_MAX, TIME_NS_MAX, default_rules, store_rules,
+    TEXT_BYTES_MAX, TIME_NS_MAX,
 };
 pub use run_watch::{NodeCounter, RATES_NS, RunCounts, RunSeen, RunWatch, SourceCounter};
 pub use share::{expected, lost};

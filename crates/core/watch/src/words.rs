@@ -184,7 +184,7 @@ mod tests {
         let words = |hours| disk.words(&one(&[""]), Some(hours));
         assert_eq!(words(9.28e-4), "Disk will be full in 3 s");
         assert_eq!(words(0.75), "Disk will be full in 45 min");
-        assert_eq!(words(0.0), "Disk is full: make room, and recording resumes by itself");
+        assert_eq!(words(0.0), "Disk is full: make room, and it is written again by itself");
         assert_eq!(words(1e-4), words(0.0));
         let queue = rules.iter().find(|rule| rule.name == "queue_full").unwrap();
         assert_eq!(queue.words(&one(&["segments"]), Some(0.85)), "Queue segments is 85 % full");

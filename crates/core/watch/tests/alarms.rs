@@ -401,7 +401,7 @@ fn causes_come_before_their_effects() {
     let list = rig.alarms.list();
     let names: Vec<&str> = list.iter().map(|alarm| alarm.name.as_str()).collect();
     assert_eq!(names, ["disk_space", "nothing_recorded", "source_silent", "loss", "queue_full"]);
-    assert_eq!(list[0].text, "Disk is full: make room, and recording resumes by itself");
+    assert_eq!(list[0].text, "Disk is full: make room, and it is written again by itself");
     assert_eq!(list[3].text, "Losing 90 % of the data");
 }
 
@@ -499,7 +499,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
     assert_eq!(
         rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>().join(" "),
         "disk_space nothing_recorded run_interrupted loss bad_data next_file_refused \
-         file_list_refused target_fault target_away spill_lost target_waits \
+         file_list_refused target_fault target_away target_spilling spill_lost target_waits \
          best_effort_target_waits source_silent source_out_of_step source_flooding queue_full \
          spill_full bad_sender bad_tag with_holes bad_checksum stranger front_end_alarm \
          front_end_refuses front_end_absent front_end_given_up buffer_short held_at_run_end \

@@ -37,6 +37,8 @@ const DISK_NS: u64 = 60 * S;
 const DEAD_TICKS: usize = 20;
 /// The time after which a source is silent.
 const SILENT_NS: u64 = 5 * S;
+/// The rule on targets whose spills take their frames.
+const SPILLING: &str = "target_spilling";
 
 /// Watches one configuration's sources, run after run.
 pub(crate) struct Watching {
@@ -55,7 +57,7 @@ pub(crate) struct Watching {
     readings: ReadingTable,
     /// Figures of a storage node.
     store: Option<StoreFigures>,
-    /// What front-ends say of the things that are wrong.
+    /// What front-ends say of the things that are wrong, and why targets take nothing.
     sentences: front_ends::Sentences,
 }
 
@@ -194,7 +196,7 @@ impl Watching {
         alarms
     }
 
-    /// Adds what a front-end says to an alarm about it.
+    /// Adds what is said of the thing that an alarm is about.
     fn complete(&self, alarm: &mut catchment_watch::Alarm) {
         let Some(thing) = alarm.source.clone() else { return };
         if let Some(sentence) = self.sentences.get(&(alarm.name.as_str(), thing)) {
@@ -242,25 +244,29 @@ impl Watching {
             with_bad_data: sources.iter().filter(|source| !source.bad.is_empty()).count() as u64,
         };
         let flow = self.flow(moment.snapshot, &rates);
+        let targets = targets::list(moment, &self.of_run.targets);
         let dead_time =
             self.of_run.dead.iter().filter(|dead| **dead).count() as f64 / DEAD_TICKS as f64;
         let [loss_share, bad_share] = self.of_run.watch.shares(moment.now_ns);
         let lately = Lately { dead_time, hours_left, loss_share, bad_share, silent };
         readings::read(&mut self.readings, moment, &rates, &lately, &sources, &losses);
         self.sentences = front_ends::read(&mut self.readings, moment.front_ends, moment.unheard);
+        let spilling = targets::spilling(moment, &targets);
+        let sentence = |(name, why): &(String, String)| ((SPILLING, name.clone()), why.clone());
+        self.sentences.extend(spilling.iter().map(sentence));
         let mut changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
         changes.iter_mut().for_each(|change| self.complete(&mut change.alarm));
         let mut sources = sources;
         sources.sort_by_key(|source| (rank(source), lost_first(source), source.index));
         Meaning {
-            verdict: self.verdict(moment),
+            verdict: self.verdict(moment, &spilling),
             loss: moment.snapshot.map(loss).unwrap_or_default(),
             bad: moment.snapshot.map(bad_data).unwrap_or_default(),
             rates,
             dead_time,
             hours_left,
             flow,
-            targets: targets::list(moment, &self.of_run.targets),
+            targets,
             sources,
             counts,
             store: None,
@@ -288,7 +294,7 @@ impl Watching {
                 built: if built > 0 { built } else { slices },
                 recorded: counts.events_recorded + counts.slices_recorded,
                 bytes_written: counts.bytes_written,
-                writes: (counts.writes_begun, counts.writes_completed),
+                writes: targets::writes(snapshot),
                 of_strangers: &strangers,
             },
         );
@@ -364,6 +370,7 @@ impl Watching {
         let free_bytes = targets::free_bytes(snapshot).unwrap_or(free_bytes);
         let fault = match &snapshot.state {
             RecorderState::Fault { reason } if fault::is_full(reason) => return Some(0.0),
+            _ if targets::is_full(snapshot) => return Some(0.0),
             state => matches!(state, RecorderState::Fault { .. }),
         };
         let written = NodeCounter::BytesWritten as usize;
@@ -405,7 +412,7 @@ impl Watching {
         self.sources.iter().enumerate().filter(is_silent).count() as u64
     }
 
-    fn verdict<'a>(&'a self, moment: &Moment<'a>) -> Verdict {
+    fn verdict<'a>(&'a self, moment: &Moment<'a>, spilling: &[(String, String)]) -> Verdict {
         let flow_of = |(index, source): (usize, &'a Source)| SourceFlow {
             name: &source.name,
             required: source.required,
@@ -414,7 +421,11 @@ impl Watching {
             unread: alignment(moment, index).unread,
         };
         let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
-        let notices = [targets::failed(moment), self.strangers(moment)].concat();
+        let spilling = spilling.iter().map(|(name, why)| {
+            format!("target {name} takes nothing, its frames go to its spill: {why}")
+        });
+        let notices =
+            [targets::failed(moment), spilling.collect(), self.strangers(moment)].concat();
         let (away, refused) = (targets::away(moment), targets::refused(moment));
         let in_fault = |one: &Snapshot| matches!(one.state, RecorderState::Fault { .. });
         let seen = RunSeen {

@@ -223,6 +223,60 @@ fn a_disk_that_hangs_is_named_with_its_target_and_folder_until_it_answers() {
 }
 
 #[test]
+fn a_folder_that_fails_is_no_fault_while_its_spill_takes_all_and_both_are_named() {
+    let control = FaultControl::default();
+    let test = Test::with(settings(), |fixed| {
+        let spill = SpillConfig { folder: fixed.folder.join("spill"), bytes_max: 1 << 30 };
+        let raid = TargetConfig::folder("raid", fixed.folder.clone());
+        fixed.targets = vec![TargetConfig { spill: Some(spill), ..raid }];
+        fixed.faults = Some(FaultPlan { control: control.clone(), ..FaultPlan::default() });
+    });
+    let client = test.client();
+    client.command("1", "start");
+    client.until(|state| count(&state["targets"][0], "fragments_durable") > 0);
+    control.fail_writes(Some(libc::EIO));
+    let state = client.until(|state| {
+        let waits = state["spills"][0]["frames_waiting"].as_u64() > Some(0);
+        waits && state["targets"][0]["state"] == "spilling"
+    });
+    let reason = state["targets"][0]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("Input/output error"), "{reason}");
+    let events = |state: &Value| state["run"]["events"].as_u64().expect("a run");
+    let before = events(&state);
+    // It stays so although other files are tried.
+    client.until(|state| {
+        assert_eq!((&state["state"], &state["reason"]), (&json!("recording"), &Value::Null));
+        assert_eq!(state["targets"][0]["state"], "spilling");
+        events(state) > before + 100 && state["spills"][0]["room_seconds"].is_number()
+    });
+    let spill = test.folder.path().join("spill");
+    let why = "disk error: look at the disk and its cables";
+    let words = format!("its frames go to its spill: {why}; {} has room for ", spill.display());
+    client.until(|state| {
+        let verdict = state["verdict"].to_string();
+        state["verdict"]["level"] == "good" && verdict.contains(&words)
+    });
+    let alarms = client.until_of("/api/v1/alarms", |alarms| {
+        let mut alarms = alarms["alarms"].as_array().into_iter().flatten();
+        alarms.any(|one| one["name"] == "target_spilling" && one["source"] == "raid")
+    });
+    assert!(alarms.to_string().contains(&words), "{alarms}");
+    for untrue in ["nothing_recorded", "target_fault", "target_away"] {
+        assert!(!alarms.to_string().contains(untrue), "{alarms}");
+    }
+    let metrics = client.get("/metrics").text;
+    for line in ["catchment_target_spilling{target=\"raid\"} 1", "catchment_recorder_fault 0"] {
+        assert!(metrics.lines().any(|one| one == line), "{metrics}");
+    }
+    control.fail_writes(None);
+    client.until(|state| {
+        let is_back = state["targets"][0]["state"] == "recording";
+        is_back && state["spills"][0]["frames_waiting"] == 0
+    });
+    assert_eq!(client.command("2", "stop").json()["status"], "done");
+}
+
+#[test]
 fn a_best_effort_folder_that_cannot_be_made_is_in_fault_and_costs_the_run_nothing() {
     let test = Test::with(settings(), |fixed| {
         let file = fixed.folder.join("file");

@@ -73,6 +73,8 @@ pub(crate) struct Durability {
     pub(crate) comes_again: bool,
     /// Whether it is to be deleted, since the file before it is.
     pub(crate) is_void: bool,
+    /// Whether its folder failed after it was left: what is written to it later proves nothing.
+    pub(crate) is_left_in_fault: bool,
 }
 
 impl Durability {
@@ -88,6 +90,7 @@ impl Durability {
             is_due: false,
             comes_again: false,
             is_void: false,
+            is_left_in_fault: false,
         }
     }
 

@@ -39,7 +39,8 @@ use crate::target_config::{Place, TargetConfig, Variant, thread_name};
 pub enum State {
     /// Sockets are open, files are written.
     Recording,
-    /// Files cannot be written: events are built, discarded and counted until they can.
+    /// Files cannot be written: events are built, discarded and counted until they can; or wait in
+    /// memory, for a folder with a spill that takes nothing either.
     Fault {
         /// The failure, with the path and the system's message.
         reason: String,
@@ -210,7 +211,8 @@ pub struct TargetSnapshot {
     pub place: Place,
     /// Recording, or in fault.
     pub state: State,
-    /// Why its storage node takes nothing now, while frames wait for it in memory.
+    /// Why its storage node, or a folder with a spill, takes nothing now: frames wait for it in
+    /// memory, or go to its spill.
     pub away: Option<String>,
     /// The run's ledger, as this target has it.
     pub ledger: Ledger,
@@ -224,6 +226,14 @@ pub struct TargetSnapshot {
     pub nodes: Vec<NodeShare>,
     /// What it has spilled in this run, if it has a spill.
     pub spill: Option<SpillReport>,
+}
+
+impl TargetSnapshot {
+    /// Whether its spill has the frames that it does not take now: nothing waits for it in memory
+    /// alone, but for the newest.
+    pub fn is_spilling(&self) -> bool {
+        self.away.is_some() && self.spill.is_some_and(|spill| spill.takes())
+    }
 }
 
 /// How the numbers of a source or link fit those of the others.

@@ -41,7 +41,7 @@ pub(crate) struct LiveTarget {
     /// If it has a spill.
     pub(crate) spill: Option<Arc<SpillCounts>>,
     pub(crate) spill_folder: Option<PathBuf>,
-    /// Why its storage node takes nothing now.
+    /// Why its storage node, or a folder with a spill, takes nothing now.
     pub(crate) away: Mutex<Option<String>>,
     /// Whether the run has ended without it.
     pub(crate) is_left: AtomicBool,

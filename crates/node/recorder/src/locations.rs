@@ -37,10 +37,11 @@ impl Live {
                 }
                 has_files = true;
                 // A disk that does not answer would hold up the end of the run.
-                let result = match one.away {
+                let away = one.away.or_else(|| target.away.lock().clone());
+                let result = match away {
                     _ if is_in_fault => Err("its target has failed".to_owned()),
-                    _ if is_left => Err("its disk does not answer".to_owned()),
                     Some(away) => Err(away),
+                    _ if is_left => Err("its disk does not answer".to_owned()),
                     None => {
                         list_locations(&folder, run, locations).map_err(|error| error.to_string())
                     }

@@ -6,6 +6,7 @@
 //! meanwhile and there is another, the owner abandons the frame and offers it again.
 
 mod again;
+mod fault;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -22,7 +23,6 @@ use crate::file_steps::{
 };
 use crate::folders::Folders;
 use crate::frames::FrameHead;
-use crate::live::State;
 use crate::target_ledger::{FrameTag, TargetLedger};
 
 /// The files of a run, and the work in progress on them.
@@ -358,6 +358,7 @@ impl<S: FolderStore> RunFiles<S> {
                     let waits = !self.ledger.of_target().has_epoch.load(Relaxed);
                     file.attached.header_recorded(waits);
                     self.folders.begun(&mut self.files, id);
+                    self.has_written(id, false);
                 }
             }
             JobKind::Frame(_, tag) if file.failed => self.not_written(id, &tag),
@@ -369,6 +370,7 @@ impl<S: FolderStore> RunFiles<S> {
                 let of_frame = (info.kind, frame_bytes);
                 file.attached.recorded(&tag, of_frame, self.ledger.has_each_synced());
                 self.ledger.written((id, file.index), &tag, &info, frame_bytes);
+                self.has_written(id, true);
             }
             JobKind::Checkpoint(summary) => {
                 file.checkpoint_ended(&summary);
@@ -415,24 +417,6 @@ impl<S: FolderStore> RunFiles<S> {
         self.ledger.refused(head);
     }
 
-    /// Recording is in fault, unless it goes on in another folder, whose file is made now.
-    fn fault(&mut self, reason: String, goes_on: bool) {
-        if goes_on {
-            let is_needed = self.files.current.is_none() && self.opening.is_none();
-            if is_needed && self.end == End::No {
-                self.retry();
-            }
-            return;
-        }
-        self.ledger.set_state(State::Fault { reason });
-        self.retry_at_ns = self.now_ns + RETRY_NS;
-        match self.files.current {
-            // An older file failed while it was being closed; the current one is intact.
-            Some(_) => self.ledger.set_state(State::Recording),
-            None => self.ledger.of_target().counters.next_file_refused.store(0, Relaxed),
-        }
-    }
-
     /// Requests the next file, if the disk has room for it.
     fn retry(&mut self) {
         // A file without a header will be deleted, and its number be free again.
@@ -470,8 +454,6 @@ impl<S: FolderStore> RunFiles<S> {
             Ok(next) => {
                 self.files.leave();
                 self.begin_file(next);
-                // An older file may have failed while there was none.
-                self.ledger.set_state(State::Recording);
             }
             Err((disk, reason)) => {
                 let goes_on = self.leave_disk(disk, &reason);

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use catchment_telemetry::Clock;
 use serde::Serialize;
+
+use crate::store_target::STUCK_NS;
 
 /// Counts of a spill, of one thread.
 #[derive(Debug, Default)]
@@ -23,6 +25,7 @@ pub(crate) struct SpillCounts {
     bytes_waiting: AtomicU64,
     frames_handed_over: AtomicU64,
     bytes_handed_over: AtomicU64,
+    is_refusing: AtomicBool,
     calls: Calls,
 }
 
@@ -74,6 +77,8 @@ pub struct SpillReport {
     pub bytes_waiting: u64,
     /// For how long its disk has not answered a call that is under way; 0: none is.
     pub waits_ns: u64,
+    /// Whether it had no room, or its disk refused, when frames were to go there last.
+    pub is_refusing: bool,
 }
 
 impl SpillCounts {
@@ -106,7 +111,16 @@ impl SpillCounts {
             frames_waiting,
             bytes_waiting: self.bytes_waiting.load(Relaxed),
             waits_ns: self.waits_ns(),
+            is_refusing: self.is_refusing(),
         }
+    }
+
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.is_refusing.load(Relaxed)
+    }
+
+    pub(crate) fn set_refusing(&self, is_refusing: bool) {
+        self.is_refusing.store(is_refusing, Relaxed);
     }
 
     pub(crate) fn waiting_bytes(&self) -> u64 {
@@ -139,6 +153,7 @@ impl SpillCounts {
             self.bytes_forwarded.fetch_add(bytes, Relaxed);
         }
         self.left(frames, bytes);
+        self.set_refusing(false);
     }
 
     /// What waits here is another's from now on.
@@ -174,6 +189,11 @@ impl SpillCounts {
 }
 
 impl SpillReport {
+    /// Whether it takes frames: it has room, and its disk answers.
+    pub fn takes(&self) -> bool {
+        !self.is_refusing && self.waits_ns < STUCK_NS
+    }
+
     /// Both together.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
@@ -188,6 +208,7 @@ impl SpillReport {
             frames_waiting: self.frames_waiting + other.frames_waiting,
             bytes_waiting: self.bytes_waiting + other.bytes_waiting,
             waits_ns: self.waits_ns.max(other.waits_ns),
+            is_refusing: self.is_refusing || other.is_refusing,
         }
     }
 }

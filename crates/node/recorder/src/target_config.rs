@@ -9,6 +9,7 @@ use catchment_net::{Peer, TlsClient, read_token};
 
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::spill::SpillConfig;
+use crate::store_target::STUCK_NS;
 
 /// A place that gets the run's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,6 +195,14 @@ impl RecorderConfig {
     /// so that what is given up is counted and its files are closed in the rest, and at most 10 s.
     pub fn end_wait_of(drain_ns: u64) -> u64 {
         (drain_ns / 4 * 3).min(10_000_000_000)
+    }
+
+    /// How long frames may wait in memory until they go to a spill, if a target has one.
+    pub fn spill_wait_ns(&self) -> u64 {
+        match self.targets.iter().any(|target| target.spill.is_some()) {
+            true => STUCK_NS + self.write.sync_interval_ns,
+            false => 0,
+        }
     }
 }
 

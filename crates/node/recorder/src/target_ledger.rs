@@ -48,6 +48,11 @@ pub(crate) struct TargetLedger {
     /// Of a folder with a spill: its frames are held, and counted, by its agent until they are
     /// durable in the folder's files, of which this says how far, or in the spill.
     held: Option<InFiles>,
+    /// Why nothing can be written to its folder, until a write has succeeded.
+    fault: Option<String>,
+    /// Whether a folder with a spill hangs, and whether the spill refused frames when that was
+    /// shown last.
+    seen: (bool, bool),
 }
 
 impl TargetLedger {
@@ -56,7 +61,9 @@ impl TargetLedger {
         let begins = &live.beginning.targets[target];
         let (carried, missing) = (begins.carried.clone(), begins.missing.into_iter().collect());
         let settlement = Settlement::of(live, target);
-        Self { live: Arc::clone(live), target, carried, missing, settlement, held: None }
+        let (live, held) = (Arc::clone(live), None);
+        let (fault, seen) = (None, (false, false));
+        Self { live, target, carried, missing, settlement, held, fault, seen }
     }
 
     /// From now on frames are held until they are durable, and come again if they fail.
@@ -105,6 +112,60 @@ impl TargetLedger {
     /// Shows why the target's storage node takes nothing now, or that it does.
     pub(crate) fn set_away(&self, away: Option<String>) {
         *self.of_target().away.lock() = away;
+    }
+
+    /// Nothing can be written to its folder.
+    pub(crate) fn folder_fails(&mut self, reason: String) {
+        self.fault = Some(reason);
+        self.show_folder();
+    }
+
+    /// A file that was left has failed, while the present one is intact.
+    pub(crate) fn left_file_failed(&self, reason: String) {
+        if self.held.is_some() {
+            return self.warn_once(reason);
+        }
+        self.set_state(State::Fault { reason });
+        self.set_state(State::Recording);
+    }
+
+    /// A write to its folder has succeeded.
+    pub(crate) fn folder_writes(&mut self) {
+        if self.fault.take().is_some() {
+            self.show_folder();
+        }
+    }
+
+    /// Whether nothing can be written to its folder.
+    pub(crate) fn is_in_fault(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Shows whether a folder with a spill hangs, and whether the spill takes its frames.
+    pub(crate) fn look_at_spill(&mut self, hangs: bool) {
+        let seen = (hangs, self.is_spill_refusing());
+        if std::mem::replace(&mut self.seen, seen) != seen {
+            self.show_folder();
+        }
+    }
+
+    /// A folder that has failed is in fault. One with a spill that takes its frames is not: they
+    /// are recorded there, and the folder is away, as a storage node may be.
+    fn show_folder(&self) {
+        let (has_spill, (hangs, _)) = (self.held.is_some(), self.seen);
+        let why = self.fault.clone().or_else(|| hangs.then(|| HANGS.to_owned()));
+        let away = why.filter(|_| has_spill);
+        let before = std::mem::replace(&mut *self.of_target().away.lock(), away.clone());
+        if let Some(why) = away.filter(|_| before.is_none()) {
+            self.warn_once(format!("{why}; frames go to the spill until the folder is back"));
+        }
+        let spills = has_spill && !self.is_spill_refusing();
+        let fault = self.fault.clone().filter(|_| !spills);
+        self.set_state(fault.map_or(State::Recording, |reason| State::Fault { reason }));
+    }
+
+    fn is_spill_refusing(&self) -> bool {
+        self.of_target().spill.as_ref().is_some_and(|spill| spill.is_refusing())
     }
 
     /// Whether another target that the run needs records.
@@ -431,6 +492,9 @@ impl TargetLedger {
         *carried = carried.saturating_add(count);
     }
 }
+
+/// What is known of a folder that hangs: which call hangs is said by `waits_seconds`.
+const HANGS: &str = "nothing becomes durable in its folder";
 
 #[cfg(test)]
 mod tests {

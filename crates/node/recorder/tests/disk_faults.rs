@@ -9,7 +9,9 @@ use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_fixtures::SmallDisk;
 use catchment_frame::FileReader;
 use catchment_model::Entry;
-use catchment_recorder::{Recorder, RecorderConfig, SpillConfig, State, TargetConfig};
+use catchment_recorder::{
+    Recorder, RecorderConfig, Snapshot, SpillConfig, State, TargetConfig, TargetSnapshot,
+};
 use catchment_storage::{Run, Verdict, verify};
 use support::detector::{Detector, assert_readable, in_fault, small_frames};
 use support::{config, total};
@@ -159,19 +161,21 @@ fn a_full_folder_with_a_spill_loses_nothing_and_gets_all_of_it_when_there_is_spa
         for _ in 0..2 {
             detector.send(20);
             disk.fill();
-            let is_full = |recorder: &Recorder| in_fault(&recorder.snapshot().targets[0].state);
-            while !is_full(&detector.recorder) {
+            while detector.recorder.snapshot().targets[0].away.is_none() {
                 detector.send_on(20);
             }
             detector.send_on(100);
             // The spill has what the folder has no room for.
-            detector.wait(|one| one.snapshot().ledger.balance().fragments_in_flight == 0);
+            detector.wait(|one| is_settled(&one.snapshot()));
+            let during = detector.recorder.snapshot();
+            assert!(during.targets[0].is_spilling(), "{:?}", during.targets[0]);
+            assert_eq!(during.state, State::Recording);
             let [forwarded_before, spilled] = forwarded(&detector.recorder);
             assert!(spilled > forwarded_before, "{spilled}");
             disk.make_room();
             detector.wait(|recorder| {
                 let [forwarded, spilled] = forwarded(recorder);
-                forwarded == spilled && recorder.snapshot().targets[0].state == State::Recording
+                forwarded == spilled && recorder.snapshot().targets[0].away.is_none()
             });
         }
         detector.send(20);
@@ -180,9 +184,52 @@ fn a_full_folder_with_a_spill_loses_nothing_and_gets_all_of_it_when_there_is_spa
         let books = [Entry::FragmentsRecorded, Entry::FragmentsDurable];
         assert_eq!(books.map(|entry| total(&summary, entry)), [received; 2]);
         assert_eq!(total(&summary, Entry::FragmentsDiscardedDisk), 0);
+        assert_eq!(summary.last.faults, 0, "{:?}", summary.last.last_fault);
         assert_in_order(&summary.folder, "in order");
         assert_readable(&summary, Verdict::Balanced);
     }
+}
+
+/// Whether all that was received is recorded, in the folder or in the spill, or lost.
+fn is_settled(snapshot: &Snapshot) -> bool {
+    snapshot.ledger.balance().fragments_in_flight == 0
+}
+
+#[test]
+fn a_folder_with_a_spill_is_in_fault_once_both_are_full_and_nothing_is_lost_by_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan::default();
+    let control = plan.control.clone();
+    let (runs, spill) = (folder.path().join("runs"), folder.path().join("spill"));
+    let mut config = with_spill(&runs, &spill, 4 << 20, Some(plan));
+    config.write.file_bytes = 1 << 20;
+    let mut detector = Detector::start(config);
+    let send_until = |detector: &mut Detector, reached: fn(&Snapshot) -> bool| {
+        while !reached(&detector.recorder.snapshot()) {
+            detector.send_on(60);
+            // So that memory is never spent.
+            detector.wait(|one| is_settled(&one.snapshot()) || reached(&one.snapshot()));
+        }
+    };
+    control.set_space(Some(0));
+    send_until(&mut detector, |snapshot| snapshot.targets[0].away.is_some());
+    detector.wait(|one| is_settled(&one.snapshot()));
+    let during = detector.recorder.snapshot();
+    assert_eq!((&during.state, during.faults), (&State::Recording, 0));
+    assert!(during.targets[0].is_spilling(), "{:?}", during.targets[0]);
+    send_until(&mut detector, |snapshot| in_fault(&snapshot.state));
+    let during = detector.recorder.snapshot();
+    assert!(during.last_fault.is_some_and(|reason| reason.contains("disk full: ")));
+    assert!(during.targets[0].away.is_some() && !during.targets[0].is_spilling());
+    control.set_space(None);
+    detector.wait(|one| {
+        let snapshot = one.snapshot();
+        let is_well = snapshot.state == State::Recording && snapshot.targets[0].away.is_none();
+        is_well && is_settled(&snapshot)
+    });
+    let summary = detector.stop();
+    assert_eq!(summary.last.faults, 1);
+    assert_readable(&summary, Verdict::Balanced);
 }
 
 #[test]
@@ -209,6 +256,9 @@ fn a_spill_that_is_full_spends_the_memory_and_what_comes_then_is_discarded_count
     detector.wait(|recorder| recorder.snapshot().warnings.iter().any(is_full));
     let bytes = snapshot.targets[0].spill.unwrap().bytes_waiting;
     assert!(bytes <= 2 << 20, "{bytes}");
+    let waits = |target: &TargetSnapshot| target.away.is_some() && !target.is_spilling();
+    detector.wait(|recorder| waits(&recorder.snapshot().targets[0]));
+    assert_eq!(detector.recorder.snapshot().state, State::Recording);
     control.stall(false);
     // Events of which one source's fragment was discarded stay open until the run's end.
     detector.wait(|recorder| {

@@ -110,6 +110,26 @@ fn a_file_that_goes_on_and_then_fails_is_left_and_what_comes_is_discarded_and_co
     assert!(is_intact && audit.verdict == Verdict::DataLost, "{audit:?}");
 }
 
+#[test]
+fn a_folder_that_takes_nothing_is_in_fault_until_something_is_written_there() {
+    let in_fault = |run: &Stepped| matches!(run.snapshot().state, State::Fault { .. });
+    let mut run = Stepped::begin(&config());
+    run.send(100);
+    run.disk.set_faults(StoreFaults { write_errors: ALWAYS, ..NO_FAULTS });
+    run.send_until(in_fault);
+    // Each second another file is made.
+    for _ in 0..3_500 {
+        run.send(1);
+        assert!(in_fault(&run));
+    }
+    run.disk.set_faults(NO_FAULTS);
+    run.send_until(|run| run.snapshot().state == State::Recording);
+    run.send(100);
+    assert_eq!((run.end().faults, in_fault(&run)), (1, false));
+    let (is_intact, audit) = run.read();
+    assert!(is_intact && audit.verdict == Verdict::DataLost, "{audit:?}");
+}
+
 /// Truncates the second file once it holds more than that many bytes.
 fn truncate_second_file(run: &mut Stepped, filled_bytes: usize, kept_bytes: u64) -> PathBuf {
     run.send_until(|run| run.frame_files().len() == 2);

@@ -202,10 +202,11 @@ pub struct Target {
     pub folder: Option<String>,
     /// The address of its storage node, or those of several, with commas; null if it is none.
     pub node: Option<String>,
-    /// recording, away (its storage node takes nothing, and frames wait in memory), fault (its
-    /// files cannot be written, or its node refuses them) or ended.
+    /// recording, spilling (it takes nothing, and its frames go to its spill), away (it takes
+    /// nothing, and frames wait in memory), fault (its files cannot be written, or its node
+    /// refuses them) or ended.
     pub state: String,
-    /// Why it is away or in fault.
+    /// Why it is spilling, away or in fault.
     pub reason: Option<String>,
     /// Bytes of its files.
     pub bytes_written: u64,
@@ -296,6 +297,9 @@ pub struct Spill {
     pub bytes_waiting: u64,
     /// For how long its disk has not answered a call that is under way; 0 if none is.
     pub waits_seconds: f64,
+    /// For how long it has room at the rate of the last seconds, while the frames of its target go
+    /// there; otherwise null.
+    pub room_seconds: Option<f64>,
     /// What somebody has to look at; also among the state's warnings.
     pub problems: Vec<String>,
 }

@@ -12,6 +12,7 @@ use crate::front_ends;
 use crate::properties;
 use crate::shared::{Schemas, View};
 use crate::watching::Meaning;
+use crate::watching::targets::room_seconds;
 
 impl Conductor {
     /// The recorder's own state: a fault of another device does not end a run.
@@ -101,7 +102,10 @@ impl Conductor {
         let space = self.shared.disk.space();
         let mut warnings = snapshot.map(|one| one.warnings.clone()).unwrap_or_default();
         warnings.extend(self.shared.catalog.trouble());
-        let spills = self.spills(snapshot);
+        let mut spills = self.spills(snapshot);
+        for spill in &mut spills {
+            spill.room_seconds = room_seconds(spill, &meaning.targets);
+        }
         let problems = spills.iter().flat_map(|spill| {
             spill.problems.iter().map(|text| format!("spill of {}: {text}", spill.target))
         });

@@ -24,6 +24,11 @@ pub(crate) fn advice(reason: &str) -> Option<&'static str> {
     found.map(|(_, advice)| advice)
 }
 
+/// The same without what follows from it: where a spill takes the data, recording goes on.
+pub(crate) fn remedy(reason: &str) -> Option<&'static str> {
+    advice(reason)?.split([',', ';']).next()
+}
+
 /// Whether a fault is due to a full disk, or to its owner's quota.
 pub(crate) fn is_full(reason: &str) -> bool {
     // What keeps a reserve says so before the system does.
@@ -48,6 +53,7 @@ mod tests {
         };
         let full = advice(&reason(libc::ENOSPC));
         assert_eq!(full, Some("disk full: make room, and recording resumes by itself"));
+        assert_eq!(remedy(&reason(libc::ENOSPC)), Some("disk full: make room"));
         assert!(is_full(&reason(libc::ENOSPC)) && is_full(&reason(libc::EDQUOT)));
         for number in [libc::EROFS, libc::EACCES, libc::EIO, libc::ENOENT] {
             assert!(advice(&reason(number)).is_some_and(|text| !text.contains('/')));

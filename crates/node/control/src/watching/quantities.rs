@@ -33,10 +33,13 @@ const NODE: [(&str, &str); 18] = [
          minute; otherwise 0.",
     ),
     ("disk.free_bytes", "What can still be written to the runs' folder."),
-    ("disk.hours_left", "How long that lasts as the run last wrote; 0 in fault for a full disk."),
+    (
+        "disk.hours_left",
+        "How long that lasts as the run last wrote; 0 while a full disk takes nothing.",
+    ),
     ("clock.offset_seconds", "How far the clock is off; not there where nobody keeps it."),
-    ("rows_recorded", "Events and slices in frames that were written."),
-    ("fault", "1 while files cannot be written, otherwise 0."),
+    ("rows_recorded", "Events and slices in frames that were written, to a file or a spill."),
+    ("fault", "1 while files cannot be written and no spill takes the data, otherwise 0."),
     ("frames_refused", "Frames that a storage node refused."),
     ("sessions_refused", "Recorders and other connections that a storage node refused."),
 ];
@@ -53,16 +56,22 @@ const STREAM: [(&str, &str); 2] = [
 
 const QUEUE: [(&str, &str); 1] = [("fill", "How full a queue or pool is, 0 to 1.")];
 
-const TARGET: [(&str, &str); 4] = [
+const TARGET: [(&str, &str); 5] = [
     (
         "fault",
-        "1 while a target cannot write its files, or its storage node refuses them, otherwise 0; of \
-         required ones, if there are several, and of storage nodes.",
+        "1 while a target cannot write its files, or its storage node refuses them, and what it \
+         does not take is discarded, otherwise 0; of required ones, if there are several, of \
+         storage nodes, and of folders with a spill.",
     ),
     (
         "away",
-        "1 while a target's storage node takes nothing and frames wait in memory, otherwise 0; of \
-         the same.",
+        "1 while a target's storage node, or a folder with a spill that takes nothing either, \
+         takes nothing and frames wait in memory, otherwise 0; of the same.",
+    ),
+    (
+        "spilling",
+        "1 while a target takes nothing and its frames go to its spill, otherwise 0; of targets \
+         with a spill.",
     ),
     (
         "waits_seconds",

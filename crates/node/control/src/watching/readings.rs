@@ -65,12 +65,18 @@ pub(super) fn read(
     }
     let several = snapshot.targets.len() > 1;
     let shown = |one: &&TargetSnapshot| {
-        one.required && (several || one.folders.len() > 1 || targets::is_node(one))
+        let has_spill = one.spill.is_some();
+        one.required && (several || one.folders.len() > 1 || has_spill || targets::is_node(one))
     };
     for target in snapshot.targets.iter().filter(shown) {
-        let fault = targets::is_faulty(target);
-        table.set_of("target", &target.name, "fault", f64::from(fault));
-        table.set_of("target", &target.name, "away", f64::from(target.away.is_some()));
+        let is_spilling = target.is_spilling();
+        // What such a target does not take is not discarded.
+        let (is_away, fault) = (target.away.is_some(), targets::is_faulty(target));
+        table.set_of("target", &target.name, "fault", f64::from(fault && !is_away));
+        table.set_of("target", &target.name, "away", f64::from(is_away && !is_spilling));
+        if target.spill.is_some() {
+            table.set_of("target", &target.name, "spilling", f64::from(is_spilling));
+        }
     }
     let since_ns = moment.run.map_or(0, |(_, started)| moment.now_ns.saturating_sub(started));
     read_sources(table, snapshot, sources, since_ns);

@@ -19,7 +19,7 @@ pub(super) struct Source {
     pub(super) time_offset_ns: i64,
 }
 
-/// A configuration's sources, its limits, and how often its frames are cut.
+/// A configuration's sources, its limits, and how often its frames are recorded.
 pub(super) fn described(
     config: &RecorderConfig,
     heavy_loss_share: f64,
@@ -44,8 +44,10 @@ pub(super) fn described(
         from: link.from.iter().map(ToString::to_string).collect(),
         time_offset_ns: 0,
     });
-    let limits = Limits { heavy_loss_share, ..Limits::of_frames(frame_ns) };
-    (sources.chain(links).collect(), limits, frame_ns)
+    let mut limits = Limits { heavy_loss_share, ..Limits::of_frames(frame_ns) };
+    // What goes to a spill has waited for its target.
+    limits.recorded_ns = limits.recorded_ns.saturating_add(config.spill_wait_ns());
+    (sources.chain(links).collect(), limits, limits.recorded_ns / 3)
 }
 
 /// No readings yet, of sources in their groups.

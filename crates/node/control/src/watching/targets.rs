@@ -6,7 +6,7 @@ use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
     Fill, FolderSnapshot, NodeConfig, NodeShare, Place, Snapshot, SpillState, State, TargetSnapshot,
 };
-use catchment_watch::{Rates, Run, Untaken};
+use catchment_watch::{Rates, Run, Untaken, words_of_time};
 
 use super::{Moment, fault};
 use crate::api;
@@ -34,6 +34,9 @@ pub(super) fn list(moment: &Moment<'_>, rates: &Rates) -> Vec<api::Target> {
     let target = |(index, target): (usize, &TargetSnapshot)| {
         let (state, reason) = match &target.state {
             State::Fault { reason } => ("fault", Some(reason.clone())),
+            State::Recording if is_open && target.is_spilling() => {
+                ("spilling", target.away.clone())
+            }
             State::Recording if is_open && target.away.is_some() => ("away", target.away.clone()),
             State::Recording if is_open => ("recording", None),
             State::Recording | State::Stopped => ("ended", None),
@@ -80,6 +83,7 @@ pub(crate) fn spills(left: Vec<SpillState>, snapshot: Option<&Snapshot>) -> Vec<
             frames_waiting: all.frames_waiting,
             bytes_waiting: all.bytes_waiting,
             waits_seconds: all.waits_ns as f64 / 1e9,
+            room_seconds: None,
             problems: left.problems,
         }
     };
@@ -108,7 +112,8 @@ pub(super) fn failed(moment: &Moment<'_>) -> Vec<String> {
     let is_recording = matches!(moment.flow, Run::Recording { .. });
     let snapshot = moment.snapshot.filter(|one| is_recording && one.state == State::Recording);
     let words = |target: &TargetSnapshot| match &target.state {
-        State::Fault { reason } if target.required && !is_node(target) => {
+        // Frames that wait for one with a spill are said to be in memory.
+        State::Fault { reason } if target.required && !is_node(target) && target.away.is_none() => {
             let words = fault::advice(reason).unwrap_or(reason);
             Some(format!("target {}: {words}", target.name))
         }
@@ -124,19 +129,66 @@ pub(super) fn failed(moment: &Moment<'_>) -> Vec<String> {
     snapshot.into_iter().flat_map(several).filter_map(words).chain(folders).collect()
 }
 
+/// Required targets that take nothing while their spills take all, and of each in plain words why,
+/// and how long its spill has room.
+pub(super) fn spilling(moment: &Moment<'_>, targets: &[api::Target]) -> Vec<(String, String)> {
+    let is_recording = matches!(moment.flow, Run::Recording { .. });
+    let all = targets.iter().filter(|one| is_recording && one.state == "spilling");
+    let words = |target: &api::Target| {
+        let why = target.reason.as_deref().unwrap_or_default();
+        let why = if target.node.is_none() { fault::remedy(why).unwrap_or(why) } else { why };
+        let spill = moment.spills.iter().find(|spill| spill.target == target.name)?;
+        let folder = &spill.folder;
+        let room = match room_seconds(spill, targets) {
+            Some(seconds) => {
+                let time = words_of_time((seconds * 1e9) as u64);
+                format!("{folder} has room for {time} at this rate")
+            }
+            None => format!("nothing is lost while {folder} has room"),
+        };
+        Some((target.name.clone(), format!("{why}; {room}")))
+    };
+    all.filter_map(words).collect()
+}
+
+/// How long a spill has room at the rate at which its target records, if its frames go there.
+pub(crate) fn room_seconds(spill: &api::Spill, targets: &[api::Target]) -> Option<f64> {
+    let of_it = |one: &&api::Target| one.name == spill.target && one.state == "spilling";
+    let per_second = targets.iter().find(of_it)?.bytes_written_per_second;
+    let free_bytes = spill.bytes_max.saturating_sub(spill.bytes_waiting) as f64;
+    Some(free_bytes / per_second).filter(|_| per_second > 0.0)
+}
+
+/// Writes that were begun, and those that have completed, but for those for which nothing waits
+/// since a spill has their frames.
+pub(super) fn writes(snapshot: &Snapshot) -> (u64, u64) {
+    let spilled = snapshot.targets.iter().filter(|target| target.is_spilling());
+    let all = (snapshot.counts.writes_begun, snapshot.counts.writes_completed);
+    spilled.fold(all, |(begun, completed), TargetSnapshot { counts, .. }| {
+        let begun = begun.saturating_sub(counts.writes_begun);
+        (begun, completed.saturating_sub(counts.writes_completed))
+    })
+}
+
+/// Whether the disk of a required folder is full, whose frames go to its spill.
+pub(super) fn is_full(snapshot: &Snapshot) -> bool {
+    let of_folder = snapshot.targets.iter().filter(|one| one.required && !is_node(one));
+    of_folder.filter_map(|target| target.away.as_deref()).any(fault::is_full)
+}
+
 /// Whether it is a storage node.
 pub(super) fn is_node(target: &TargetSnapshot) -> bool {
     matches!(target.place, Place::Node(_))
 }
 
-/// Required storage nodes of which something can be said, while the run is recorded.
-fn nodes<'a>(
+/// Required targets of which something can be said, while the run is recorded.
+fn untaken<'a>(
     moment: &Moment<'a>,
     why: fn(&'a TargetSnapshot) -> Option<&'a str>,
 ) -> Vec<Untaken<'a>> {
     let is_recording = matches!(moment.flow, Run::Recording { .. });
     let targets = moment.snapshot.filter(|_| is_recording).map(|one| &one.targets);
-    let required = targets.into_iter().flatten().filter(|one| one.required && is_node(one));
+    let required = targets.into_iter().flatten().filter(|one| one.required);
     required
         .filter_map(|target| Some(Untaken { target: &target.name, why: why(target)? }))
         .collect()
@@ -144,13 +196,13 @@ fn nodes<'a>(
 
 /// Those that take nothing now, while their frames wait in memory.
 pub(super) fn away<'a>(moment: &Moment<'a>) -> Vec<Untaken<'a>> {
-    nodes(moment, |target| target.away.as_deref())
+    untaken(moment, |target| target.away.as_deref().filter(|_| !target.is_spilling()))
 }
 
-/// Those that do not get the data.
+/// Storage nodes that do not get the data.
 pub(super) fn refused<'a>(moment: &Moment<'a>) -> Vec<Untaken<'a>> {
-    nodes(moment, |target| match &target.state {
-        State::Fault { reason } => Some(reason.as_str()),
+    untaken(moment, |target| match &target.state {
+        State::Fault { reason } if is_node(target) => Some(reason.as_str()),
         _ => None,
     })
 }

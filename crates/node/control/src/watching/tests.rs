@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use catchment_model::Ledger;
 use catchment_recorder::{
     Alignment, Counts, Fill, FolderSnapshot, FrontEnd, Place, RecorderConfig, Report, SourceConfig,
-    TargetSnapshot,
+    SpillReport, TargetSnapshot,
 };
 use catchment_watch::{Alarm, AlarmState};
 
 use super::quantities::known_quantities;
 use super::*;
+
+mod targets;
 
 /// The configuration of a node that has only a recorder.
 fn of_recorder(recorder: RecorderConfig) -> Configuration {
@@ -568,6 +570,7 @@ fn what_rules_can_look_at_is_what_is_read() {
     let mut rig = Rig::new();
     rig.snapshot.fills.push(fill("write"));
     rig.snapshot.targets = vec![target("raid", true), target("mirror", false)];
+    rig.snapshot.targets[0].spill = Some(SpillReport::default());
     let alarm = ("hot".to_owned(), Report::Alarm(Some("31 degrees".to_owned())));
     let mut camera = FrontEnd::default();
     (camera.is_required, camera.held_at_run_end) = (true, 7);
@@ -652,49 +655,5 @@ fn a_disk_that_freezes_is_told_within_two_seconds_of_the_write_that_waits() {
     assert_eq!(rig.level, catchment_watch::Level::NotRecording, "{}", rig.verdict);
     // It comes back.
     records(&mut rig, true);
-    assert_eq!(rig.verdict, "recording good data");
-}
-
-#[test]
-fn a_required_target_that_fails_is_told_and_one_that_is_behind_is_not() {
-    let mut rig = Rig::new();
-    let names = [("raid", true), ("copy", true), ("mirror", false)];
-    rig.snapshot.targets = names.map(|(name, required)| target(name, required)).into();
-    let records = |rig: &mut Rig| {
-        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
-        rig.snapshot.counts.events_recorded += 1;
-        for target in &mut rig.snapshot.targets {
-            let written = if target.name == "mirror" { 1_000 } else { 3_000 };
-            target.counts.bytes_written += written;
-            target.ledger.sources[0][Entry::FragmentsRecorded] += written;
-            target.ledger.sources[0][Entry::FragmentsNotTaken] += 3_000 - written;
-        }
-        rig.look(1, 0);
-    };
-    (0..20).for_each(|_| records(&mut rig));
-    assert_eq!(rig.verdict, "recording good data");
-    let speeds: Vec<_> =
-        rig.targets.iter().map(|target| target.bytes_written_per_second as u64).collect();
-    assert_eq!(speeds, [3_000, 3_000, 1_000]);
-    let line = [("fragments_recorded", 20_000), ("fragments_not_taken", 40_000)];
-    let line = BTreeMap::from(line.map(|(name, count)| (name.to_owned(), count)));
-    assert_eq!((&rig.targets[2].ledger, &rig.sources[0].targets["mirror"]), (&line, &line));
-    let alarm = |rig: &Rig| {
-        let alarms = rig.watching.alarms_seen().into_iter();
-        alarms.filter(|alarm| alarm.name == "target_fault").map(|alarm| alarm.text).next()
-    };
-    assert_eq!(alarm(&rig), None);
-    let reason = "cannot write /data/x: it hangs".to_owned();
-    rig.snapshot.targets[2].state = RecorderState::Fault { reason: reason.clone() };
-    records(&mut rig);
-    assert_eq!((rig.verdict.as_str(), alarm(&rig)), ("recording good data", None));
-    rig.snapshot.targets[1].state = RecorderState::Fault { reason: reason.clone() };
-    records(&mut rig);
-    assert_eq!(rig.verdict, format!("recording good data; target copy: {reason}"));
-    assert_eq!((&*rig.targets[1].state, &rig.targets[1].reason), ("fault", &Some(reason)));
-    let text = "Target copy cannot be written: frames are discarded there, and counted";
-    assert_eq!(alarm(&rig).as_deref(), Some(text));
-    rig.snapshot.targets[1].state = RecorderState::Recording;
-    records(&mut rig);
     assert_eq!(rig.verdict, "recording good data");
 }

@@ -205,12 +205,14 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| count(view, out, |counts| counts.events_incomplete);
     "catchment_events_open", "gauge", "", "Events that wait for sources.",
         |_, view, out| count(view, out, |counts| counts.events_open);
-    "catchment_events_recorded_total", "counter", "", "Events in frames that were written.",
+    "catchment_events_recorded_total", "counter", "",
+        "Events in frames that were written, to a file or a spill.",
         |_, view, out| count(view, out, |counts| counts.events_recorded);
     "catchment_slices_recorded_total", "counter", "",
-        "Slices of channels in frames that were written.",
+        "Slices of channels in frames that were written, to a file or a spill.",
         |_, view, out| count(view, out, |counts| counts.slices_recorded);
-    "catchment_frames_recorded_total", "counter", "", "Frames that were written.",
+    "catchment_frames_recorded_total", "counter", "",
+        "Frames that were written, to a file or a spill.",
         |_, view, out| count(view, out, |counts| counts.frames_recorded);
     "catchment_written_bytes_total", "counter", "", "Bytes of the files' frames and headers.",
         |_, view, out| count(view, out, |counts| counts.bytes_written);
@@ -229,12 +231,19 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| if let Some(snapshot) = &view.snapshot {
             out.put(&[], snapshot.faults as f64);
         };
-    "catchment_recorder_fault", "gauge", "", "1 while files cannot be written.",
+    "catchment_recorder_fault", "gauge", "",
+        "1 while files cannot be written and no spill takes the data.",
         |_, view, out| if let Some(snapshot) = &view.snapshot {
             let fault = matches!(snapshot.state, RecorderState::Fault { .. });
             out.put(&[], f64::from(fault));
         };
-    "catchment_target_fault", "gauge", "target", "1 while a target cannot write its files.",
+    "catchment_target_spilling", "gauge", "target",
+        "1 while a target takes nothing and its frames go to its spill; of targets with a spill.",
+        |_, view, out| for target in targets(view).filter(|one| one.spill.is_some()) {
+            out.put(&[("target", &target.name)], f64::from(target.is_spilling()));
+        };
+    "catchment_target_fault", "gauge", "target",
+        "1 while a target cannot write its files, nor, if it has one, its spill.",
         |_, view, out| for target in targets(view) {
             let fault = matches!(target.state, RecorderState::Fault { .. });
             out.put(&[("target", &target.name)], f64::from(fault));
@@ -320,6 +329,14 @@ const METRICS: &[Metric] = metrics! {
         "For how long the disk of a spill has not answered a call that is under way; 0 if none is.",
         |_, view, out| for spill in &view.state.spills {
             out.put(&[("target", &spill.target)], spill.waits_seconds);
+        };
+    "catchment_spill_room_seconds", "gauge", "target",
+        "For how long a spill has room at the rate of the last seconds; only while the frames of \
+         its target go there.",
+        |_, view, out| for spill in &view.state.spills {
+            if let Some(seconds) = spill.room_seconds {
+                out.put(&[("target", &spill.target)], seconds);
+            }
         };
     "catchment_target_node_durable_frames_total", "counter", "target, node",
         "Frames that a storage node of a target has acknowledged as durable in this run, or in the \

@@ -10,7 +10,6 @@ use catchment_writer::StoreFile;
 
 use super::RunFiles;
 use crate::file::OpenFile;
-use crate::live::State;
 use crate::target_ledger::FrameTag;
 
 impl<S: FolderStore> RunFiles<S> {
@@ -37,7 +36,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         if leaves && !self.use_ahead(2 * self.limits.frame_bytes) {
             let reason = "frames that could not be written wait for the next file".to_owned();
-            self.ledger.set_state(State::Fault { reason });
+            self.folder_fails(reason);
         }
     }
 

@@ -69,11 +69,15 @@ impl SpillParts {
             if let Err(error) = backlog.spill.sync(held.iter().take(count).map(|one| &one.frame)) {
                 let text = format!("cannot sync the spill: {error}; frames wait in memory");
                 ledger.warn_once(text);
+                self.counts.set_refusing(true);
                 return Err(0);
             }
             let fragments = settle(ledger, held.iter().take(count));
             backlog.spill.count_fragments(&fragments);
             ledger.moved(Entry::FragmentsSpilled, &fragments);
+        }
+        if count > 0 || is_refused {
+            self.counts.set_refusing(is_refused);
         }
         if is_refused { Err(count) } else { Ok(count) }
     }

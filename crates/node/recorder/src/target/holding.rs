@@ -2,9 +2,9 @@
 //! in a file of the folder or in the spill. They count as recorded and durable then.
 //!
 //! The oldest are spilled when they have waited for so long that the folder's disk hangs, or when
-//! they take half of the queue; and, while spilled frames are on their way to the folder, sooner. A
-//! frame that could not be written, or for which no file can be made, is not lost: it is written
-//! again, or waits.
+//! they take half of the queue; and, if the folder has failed or spilled frames are on their way to
+//! it, sooner. A frame that could not be written, or for which no file can be made, is not lost: it
+//! is written again, or waits.
 //!
 //! ```text
 //! durable in the folder | spilled              | held
@@ -59,6 +59,8 @@ pub(super) struct Holding {
     /// What is durable in the folder, and since when, or since the run is to end.
     durable: u64,
     durable_ns: u64,
+    /// Since when nothing of what waits has become durable in the folder.
+    stuck_ns: u64,
     /// When the spill is tried again.
     spill_at_ns: u64,
     /// Whether more may come from the frames agent; whether the run's last frame is held, or there
@@ -83,10 +85,11 @@ impl Holding {
             end: begins,
             begins,
             head: None,
-            patience_ns: STUCK_NS + config.write.sync_interval_ns,
+            patience_ns: config.spill_wait_ns(),
             waits_ns: 0,
             durable: begins,
             durable_ns: 0,
+            stuck_ns: 0,
             spill_at_ns: 0,
             is_fed: true,
             has_last: false,
@@ -156,7 +159,17 @@ impl<S: FolderStore> Target<S> {
         if self.holding.is_none() {
             return 0;
         }
-        self.hold_items() + self.settle_held() + self.spill_waiting()
+        let done = self.hold_items() + self.settle_held() + self.spill_waiting();
+        self.show_folder();
+        done
+    }
+
+    /// Shows whether the folder hangs: nothing becomes durable there, although frames are spilled.
+    fn show_folder(&mut self) {
+        let Some(holding) = &self.holding else { return };
+        let stuck_ns = self.now_ns.saturating_sub(holding.stuck_ns);
+        let hangs = holding.is_forwarding() && stuck_ns >= holding.patience_ns;
+        self.files.ledger().look_at_spill(hangs);
     }
 
     fn hold_items(&mut self) -> u64 {
@@ -249,6 +262,10 @@ impl<S: FolderStore> Target<S> {
         let durable = in_files.durable();
         if holding.durable < durable {
             (holding.durable, holding.durable_ns) = (durable, self.now_ns);
+            holding.stuck_ns = self.now_ns;
+        }
+        if holding.held.is_empty() && !holding.is_forwarding() {
+            holding.stuck_ns = self.now_ns;
         }
         let is_durable = |held: &&Held| held.frame.end() <= durable;
         let count = holding.held.iter().take_while(is_durable).count();
@@ -280,8 +297,10 @@ impl<S: FolderStore> Target<S> {
 
     /// Spills the oldest frames if they have waited for too long, or are too many.
     fn spill_waiting(&mut self) -> u64 {
+        let has_failed = self.files.ledger().is_in_fault();
         let Some(holding) = &self.holding else { return 0 };
-        let patience_ns = if holding.is_forwarding() { AWAY_NS } else { holding.patience_ns };
+        let is_behind = has_failed || holding.is_forwarding();
+        let patience_ns = if is_behind { AWAY_NS } else { holding.patience_ns };
         let is_late = self.now_ns.saturating_sub(holding.waits_ns) >= patience_ns;
         let is_due = is_late || self.input.is_half_full();
         if holding.held.is_empty() || !is_due || self.now_ns < holding.spill_at_ns {

@@ -271,7 +271,8 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
             let folders = target["folders"].as_array();
             let folders = folders.filter(|all| all.len() > 1 || all.iter().any(waits));
             let nodes = several("nodes");
-            if are_shown || folders.is_some() || nodes.is_some() {
+            let is_away = ["spilling", "away"].iter().any(|state| target["state"] == *state);
+            if are_shown || folders.is_some() || nodes.is_some() || is_away {
                 out.say(target_line(target))?;
             }
             for folder in folders.into_iter().flatten() {
