@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use catchment_frame::{
     Codec, ColumnEntry, FileHeader, FileReader, FrameInfo, FrameKind, FrameSummary, frame_ledger,
@@ -465,7 +466,7 @@ fn beside_with(
     let bytes = std::fs::read(&made.files[0]).expect("reads");
     let header = FileReader::open(&bytes[..]).expect("opens").header().clone();
     let mut header = FileHeader { epoch: 6, ..header };
-    for (number, source) in header.schema.sources.iter_mut().enumerate() {
+    for (number, source) in Arc::make_mut(&mut header.schema).sources.iter_mut().enumerate() {
         source.stored = is_stored(number);
     }
     let (shown, ledger) = ("the storage node node:1".to_owned(), ledger.clone());
