@@ -635,4 +635,6 @@ fn stage_of(queue: &str) -> &'static str {
 #[cfg(test)]
 mod store_tests;
 #[cfg(test)]
+mod target_tests;
+#[cfg(test)]
 mod tests;

@@ -12,8 +12,6 @@ use catchment_watch::{Alarm, AlarmState};
 use super::quantities::known_quantities;
 use super::*;
 
-mod targets;
-
 /// The configuration of a node that has only a recorder.
 fn of_recorder(recorder: RecorderConfig) -> Configuration {
     Configuration {
@@ -28,30 +26,30 @@ fn of_recorder(recorder: RecorderConfig) -> Configuration {
     }
 }
 
-struct Rig {
-    watching: Watching,
-    snapshot: Snapshot,
-    front_ends: BTreeMap<String, FrontEnd>,
-    unheard: Vec<(String, String)>,
-    spills: Vec<api::Spill>,
-    paused: bool,
-    free_bytes: u64,
-    now_ns: u64,
-    fault: Option<&'static str>,
+pub(super) struct Rig {
+    pub(super) watching: Watching,
+    pub(super) snapshot: Snapshot,
+    pub(super) front_ends: BTreeMap<String, FrontEnd>,
+    pub(super) unheard: Vec<(String, String)>,
+    pub(super) spills: Vec<api::Spill>,
+    pub(super) paused: bool,
+    pub(super) free_bytes: u64,
+    pub(super) now_ns: u64,
+    pub(super) fault: Option<&'static str>,
     /// As they were at the last update.
-    verdict: String,
-    level: catchment_watch::Level,
-    sources: Vec<api::SourceState>,
-    targets: Vec<api::Target>,
-    changes: Vec<catchment_watch::Change>,
+    pub(super) verdict: String,
+    pub(super) level: catchment_watch::Level,
+    pub(super) sources: Vec<api::SourceState>,
+    pub(super) targets: Vec<api::Target>,
+    pub(super) changes: Vec<catchment_watch::Change>,
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::of(&config())
     }
 
-    fn of(config: &RecorderConfig) -> Self {
+    pub(super) fn of(config: &RecorderConfig) -> Self {
         let watching = Watching::new(&of_recorder(config.clone()), 0.05).unwrap();
         let snapshot = Snapshot {
             state: RecorderState::Recording,
@@ -93,7 +91,7 @@ impl Rig {
     }
 
     /// Updates twice a second; that many bytes are written between two updates.
-    fn look(&mut self, seconds: u64, written: u64) -> Option<f64> {
+    pub(super) fn look(&mut self, seconds: u64, written: u64) -> Option<f64> {
         let mut hours_left = None;
         for _ in 0..2 * seconds {
             self.now_ns += S / 2;
@@ -132,12 +130,12 @@ impl Rig {
         hours_left
     }
 
-    fn disk_space(&self) -> Option<Alarm> {
+    pub(super) fn disk_space(&self) -> Option<Alarm> {
         self.watching.alarms_seen().into_iter().find(|alarm| alarm.name == "disk_space")
     }
 }
 
-fn config() -> RecorderConfig {
+pub(super) fn config() -> RecorderConfig {
     RecorderConfig::new("runs".into(), vec![source("a", "all")])
 }
 
@@ -149,7 +147,7 @@ fn fill(name: &str) -> Fill {
     Fill { name: name.into(), level: 1, highest: 1, capacity: 2 }
 }
 
-fn target(name: &str, required: bool) -> TargetSnapshot {
+pub(super) fn target(name: &str, required: bool) -> TargetSnapshot {
     TargetSnapshot {
         away: None,
         name: name.into(),
@@ -166,7 +164,7 @@ fn target(name: &str, required: bool) -> TargetSnapshot {
 }
 
 /// The reading for a rule.
-fn reading(rig: &Rig, name: &str) -> Option<f64> {
+pub(super) fn reading(rig: &Rig, name: &str) -> Option<f64> {
     let mut found = None;
     let quantity = catchment_watch::Quantity::new(name).unwrap();
     rig.watching.readings.each(&quantity, &mut |_, value| {

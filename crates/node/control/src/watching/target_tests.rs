@@ -1,9 +1,9 @@
 //! What is said of targets that take nothing, and of their spills.
 
-use catchment_recorder::SpillConfig;
-use catchment_recorder::TargetConfig;
-use catchment_watch::Level;
+use catchment_recorder::{Counts, SpillConfig, SpillReport, TargetConfig};
+use catchment_watch::{Alarm, AlarmState, Level};
 
+use super::tests::{Rig, config, reading, target};
 use super::*;
 
 const FULL: &str = "cannot write /data/00000.catch: No space left on device (os error 28)";
