@@ -41,6 +41,7 @@ pub use catch_up::Copies;
 use place::Place;
 
 mod catch_up;
+mod kept;
 mod place;
 
 /// How long copies are tried that the system refuses: what cannot be copied is cut off, and a disk

@@ -25,7 +25,8 @@ use catchment_frame::{
 };
 use catchment_model::{Entry, Ledger, SourceLedger};
 
-use super::place::{Kept, Place};
+use super::kept::Kept;
+use super::place::Place;
 use super::{CaughtUp, Resumable, ResumedPlace};
 use crate::error::StorageError;
 use crate::frame_copy::{FrameCopy, increments_column, lesser, only_of_frame, split};
