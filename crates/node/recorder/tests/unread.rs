@@ -6,12 +6,12 @@ use catchment_recorder::RecorderConfig;
 use crate::support;
 use support::stepped::Stepped;
 
-/// Two threads that receive from these sources in turn; events wait for 1 s.
+/// A thread for each of these sources; events wait for 1 s.
 fn config(sources: u32) -> RecorderConfig {
     let mut config = support::config("".as_ref(), sources);
     (config.frame.bytes, config.frame.time_ns) = (256 << 10, 20_000_000);
     (config.write.buffer_bytes, config.write.preallocate_bytes) = (64 << 10, 1 << 20);
-    config.receive.threads = 2;
+    config.receive.threads = sources as usize;
     config.build.timeout_ns = 1_000_000_000;
     config
 }
@@ -40,8 +40,8 @@ fn no_event_is_closed_for_a_thread_that_is_held_up_for_ten_seconds() {
 
 #[test]
 fn no_event_is_closed_for_a_thread_that_has_not_read_yet_what_came_while_it_was_held_up() {
-    // Two of three sources are the other thread's and have passed all these events. The thread
-    // needs several looks for what stands in its socket.
+    // The other two sources have passed all these events. The thread needs several looks for what
+    // stands in its socket.
     let mut run = Stepped::begin(&config(3));
     hold_up(&mut run, 100, 5);
     let last = run.end();
