@@ -132,8 +132,8 @@ pub trait Store: Send {
 /// A [`Store`] that makes its files ahead, and observes their folder. Nothing here waits either:
 /// results are available at a later call.
 pub trait FolderStore: Store {
-    /// Whether a write was queued or has completed since the last sync was, and the time between two
-    /// syncs has passed since this last returned true.
+    /// Whether a write was queued or has completed since the last sync was queued, and the time
+    /// between two syncs has passed since this last returned true.
     fn sync_due(&mut self, now_ns: u64) -> bool;
 
     /// Requests a file with blocks for its first step. One at a time.

@@ -71,7 +71,8 @@ mod tests {
         let [first, second] = [&live.targets[0], &live.targets[1]];
         first.count(&frame(100, 2), SourceCounts::of_recorded);
         second.count(&frame(60, 0), SourceCounts::of_recorded);
-        (durable(0, 100), durable(1, 60));
+        durable(0, 100);
+        durable(1, 60);
         assert_eq!(shown(), (100, 2, 0, 60));
         // The first target fails to write three fragments, which the second one is yet to record.
         first.count(&frame(3, 1), SourceCounts::of_discarded);

@@ -3,10 +3,11 @@
 //! A run that is recorded to several targets has a folder in each, with files of its own and the
 //! same frames under the same numbers; what a target did not get is a gap in its folder, or a
 //! skipped frame. Together, each frame is read from the first folder that has it, in the order in
-//! which the folders are given: that is decided by the index alone, so opening a run that was closed
-//! reads no data. In a file that its writer did not close, a power cut may have taken a part
-//! of frames that the index has, and up to 1 GiB of it is read: of frames in such a file that others have too, and of those that
-//! one place has twice, the first whole copy is read, as in one folder ([`crate::copies`]). If a
+//! which the folders are given: that is decided by the index alone, so opening a run whose files
+//! are closed reads no data. In a file that its writer did not close, a power cut may have taken a
+//! part of frames that the index has, and up to 1 GiB of it is read: of frames in such a file that
+//! others have too, and of those that one place has twice, the first whole copy is read, as in one
+//! folder ([`crate::copies`]). If a
 //! column of any other frame turns out to be damaged, reading it is an error that names the file;
 //! the folders given in another order are read in that order.
 //!

@@ -235,17 +235,12 @@ fn who_looks_whether_a_process_is_alive_keeps_nobody_from_starting_a_run() {
     looks.try_lock_shared().unwrap();
     let opened = || {
         let files = std::fs::read_dir("/proc/self/fd").unwrap();
-        files
-            .filter(|file| {
-                std::fs::read_link(file.as_ref().unwrap().path()).ok() == Some(path.clone())
-            })
-            .count()
+        let links = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+        links.filter(|link| *link == path).count()
     };
     let started = std::thread::scope(|scope| {
         let run = scope.spawn(|| LiveRun::without_catalog(folder.path(), None));
-        while !run.is_finished() && opened() < 2 {
-            std::thread::yield_now();
-        }
+        catchment_fixtures::wait_while(|| !run.is_finished() && opened() < 2);
         drop(looks);
         run.join().unwrap()
     });
