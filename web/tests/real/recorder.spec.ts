@@ -73,7 +73,7 @@ test.beforeAll(async () => {
   mkdirSync(runs);
   const ports = await freePort();
   // A run of ports below the ephemeral ones, apart from those of other tests.
-  const first = 21_000 + (ports % 2000) * 4;
+  const first = 30_000 + (ports % 500) * 4;
   const listen = `127.0.0.1:${await freePort()}`;
   url = `http://${listen}`;
   const path = join(folder, "node.toml");

@@ -83,7 +83,7 @@ class Generated:
 def free_port() -> int:
     """Return a free port, below those that the system gives to connections of other tests."""
     while True:
-        port = 21_000 + secrets.randbelow(11_000)
+        port = 27_000 + secrets.randbelow(3_000)
         with socket.socket() as listener, contextlib.suppress(OSError):
             listener.bind(("127.0.0.1", port))
             return port

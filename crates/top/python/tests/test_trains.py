@@ -25,7 +25,7 @@ PROGRAM = [sys.executable, "-m", "catchment"]
 def free_ports(count: int) -> int:
     """Return the first of free ports next to each other, below those that the system gives."""
     while True:
-        first = 21_000 + secrets.randbelow(11_000 - count)
+        first = 27_000 + secrets.randbelow(3_000 - count)
         with contextlib.ExitStack() as found:
             try:
                 for port in range(first, first + count):
