@@ -26,10 +26,6 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
     ("crates/node/recorder/src/frame_feed.rs", "starts and ends the thread of a target"),
     (
-        "crates/node/recorder/src/forward_wait.rs",
-        "waits for what an earlier run has spilled, before there are agents",
-    ),
-    (
         "crates/node/recorder/src/interrupted.rs",
         "looks for an interrupted run before there are agents",
     ),

@@ -347,9 +347,15 @@ fn a_folder_that_hangs_for_longer_than_memory_lasts_gets_everything_in_order_fro
         });
         // All of it is, while the folder still hangs.
         wait_durable(&front_end, 12_000);
-        let state = node.until(|state| spilled(state, "frames_waiting") > 0);
-        assert!(remote.waiting(operation) > 0);
-        assert_eq!(state["targets"][0]["state"], "recording");
+        let state = node.until(|state| state["targets"][0]["state"] == "spilling");
+        assert!(remote.waiting(operation) > 0 && spilled(&state, "frames_waiting") > 0);
+        assert_eq!(state["state"], "recording");
+        until_printed(
+            folder.path(),
+            &node,
+            "Target remote (required): spilling, ",
+            "nothing becomes",
+        );
         drop(stalled);
         let state = node.until(is_forwarded);
         assert_eq!(spilled(&state, "frames_lost"), 0);
@@ -428,11 +434,18 @@ fn what_a_folder_with_a_spill_fails_to_write_is_written_again() {
     send_these(&front_end, 0..2_000, |_| {});
     wait_durable(&front_end, 2_000);
     remote.fail(Operation::Write, Some(libc::EIO));
+    let is_spilling = |state: &Value| {
+        assert_eq!((&state["state"], &state["loss"]["count"]), (&"recording".into(), &0.into()));
+        state["targets"][0]["state"] == "spilling"
+    };
     send_these(&front_end, 2_000..6_000, |_| {
-        node.until(|state| state["targets"][0]["state"] == "fault");
+        node.until(is_spilling);
     });
-    // The spill has it.
+    // The spill has it, which counts as recorded.
     wait_durable(&front_end, 6_000);
+    node.until(|state| state["run"]["events"] == 6_000);
+    until_alarm(&node, "target_spilling");
+    assert!(is_spilling(&node.ctl(&["state"])));
     remote.fail(Operation::Write, None);
     node.until(|state| state["targets"][0]["state"] == "recording" && is_forwarded(state));
     assert_eq!(front_end.close(LONG), Closed::default());
@@ -468,10 +481,12 @@ fn a_folder_with_a_spill_that_is_full_in_the_middle_of_a_run_gets_everything_whe
         wait_durable(&front_end, sent);
         remote.limit(Some(room));
         send_these(&front_end, sent..sent + 4_000, |_| {
-            let state = node.until(|state| state["targets"][0]["state"] == "fault");
+            let state = node.until(|state| state["targets"][0]["state"] == "spilling");
+            assert_eq!(state["state"], "recording");
             let reason = state["targets"][0]["reason"].as_str().unwrap();
             assert!(reason.contains("No space left on device"), "{reason}");
             until_alarm(&node, "disk_space");
+            until_alarm(&node, "target_spilling");
         });
         sent += 4_000;
         // The spill has it, and nothing is lost.
@@ -504,6 +519,7 @@ fn a_spill_that_is_full_has_front_ends_wait_until_its_folder_is_back() {
         let state = node.until(is_full);
         assert_eq!((&state["state"], &state["loss"]["count"]), (&"recording".into(), &0.into()));
         until_alarm(&node, "spill_full");
+        until_alarm(&node, "target_away");
         let bytes = spilled(&state, "bytes_waiting");
         assert!(bytes <= 16 << 20, "{bytes}");
         assert!(sent.load(Relaxed) < 21_000);
@@ -604,8 +620,7 @@ fn one_program_after_another_is_killed_while_it_forwards_to_a_folder_and_each_fr
         let next = Node::start(folder.path(), &text, &[]);
         wait_while(|| bytes_in(&run) == before && spill.join(&name).exists());
         stalled = remote.stall(operation);
-        // If this comes late, all is forwarded.
-        wait_while(|| remote.waiting(operation) == 0 && spill.join(&name).exists());
+        wait_while(|| remote.waiting(operation) == 0);
         next.signal(libc::SIGKILL);
         drop(stalled);
         next.ended();
