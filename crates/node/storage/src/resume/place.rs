@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use catchment_disk::ReadFile;
 use catchment_frame::{
-    FILE_LIST_NAME, FileFrames, FileHeader, FileList, FileReader, FrameInfo,
-    FrameSummary, OpenOptions, Position, Positions, frame_ledger, verify_frame,
+    FILE_LIST_NAME, FileFrames, FileHeader, FileList, FileReader, FrameInfo, FrameSummary,
+    OpenOptions, Position, Positions, frame_ledger, verify_frame,
 };
 use catchment_model::{Entry, Ledger, SourceLedger};
 
