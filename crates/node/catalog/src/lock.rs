@@ -144,8 +144,8 @@ impl LiveRun {
     pub(crate) fn hold(paths: &Paths, number: u64) -> Result<Self, CatalogError> {
         let path = paths.live(number);
         let what = "another process that is starting a run";
-        // Whoever looks whether the number's process is alive shares the lock for a moment; one that
-        // is alive keeps it.
+        // Whoever looks whether the number's process is alive shares the lock for a moment; a
+        // process that is alive keeps it.
         let patience = if is_held(&path) { Duration::ZERO } else { PATIENCE };
         // On a file system without locks the run's end is entered by the process that records it.
         let file = take(paths, &path, what, patience, File::try_lock)?;
