@@ -153,10 +153,15 @@ export const spillWaitWords = ({ target, folder, waits_seconds }: Spill): string
     + `which has not answered for ${format.join(format.duration(waits_seconds))}.`;
 
 /** What waits in a spill; empty if nothing. */
-export const spillWords = ({ target, frames_waiting, bytes_waiting, room_seconds }: Spill): string =>
-  frames_waiting === 0 ? "" : `${format.many(frames_waiting, "frame")} (${format.join(format.bytes(bytes_waiting))}) `
-    + `${frames_waiting === 1 ? "is" : "are"} waiting in the spill of ${target}`
-    + `${room_seconds === null ? "" : `, which has room for ${format.join(format.duration(room_seconds))} at this rate`}.`;
+export const spillWords = (spill: Spill): string => {
+  const { target, frames_waiting: frames, bytes_waiting, room_seconds: seconds } = spill;
+  if (frames === 0) return "";
+  const what = `${format.many(frames, "frame")} (${format.join(format.bytes(bytes_waiting))})`;
+  const room = seconds === null
+    ? ""
+    : `, which has room for ${format.join(format.duration(seconds))} at this rate`;
+  return `${what} ${frames === 1 ? "is" : "are"} waiting in the spill of ${target}${room}.`;
+};
 
 /** What could not be read in a spill, which is a fault; empty if nothing. */
 export const spillLossWords = ({ target, frames_lost }: Spill): string =>

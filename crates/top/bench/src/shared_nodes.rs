@@ -98,9 +98,10 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<(Section, Vec<Sha
     );
     let section = Section::new("Builders that share storage nodes", table).note(
         "Runs one behind the other without a pause, of some 5 s each; nodes are processes on this \
-         machine. Bytes/s: of all builders, until all is durable; median. CPU: of all builders and of \
-         all nodes, percent of one. Each builder and each node has 192 MiB. Imbalance: of the node whose bytes, over all runs, are \
-         farthest from the mean. Every fragment was durable in every run.",
+         machine. Bytes/s: of all builders, until all is durable; median. CPU: of all builders, of \
+         all nodes, and their sum, percent of one. Each builder and each node has 192 MiB. \
+         Imbalance: of the node whose bytes, over all runs, are farthest from the mean. Every \
+         fragment was durable in every run.",
     );
     Ok((section, rows))
 }

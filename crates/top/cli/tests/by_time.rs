@@ -141,8 +141,8 @@ fn rules_are_not_mixed() {
     for (text, expected) in [
         (
             refused(&|text| text + other),
-            "sources[0].protocol: expected a layout with a time, as \"board-0\" has: build.match is \
-             \"time\"",
+            "sources[0].protocol: expected a layout with a time, as \"board-0\" has: build.match \
+             is \"time\"",
         ),
         (
             refused(&|text| {

@@ -1,16 +1,13 @@
 //! What is kept of a file of an interrupted run, and how it is closed behind that.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write as _;
-use std::path::Path;
 
-use catchment_disk::{EditFile, ReadFile};
+use catchment_disk::EditFile;
 use catchment_frame::{FrameKind, Positions, close_behind, frame_ledger};
 use catchment_model::Ledger;
 
 use super::ResumedPlace;
-use super::place::{PIECE_BYTES, begins_as, superseded_path};
+use super::place::keep_superseded;
 use crate::error::StorageError;
 use crate::repair::{Found, rows_of};
 use crate::whole::list_cut;
@@ -111,24 +108,4 @@ fn items_again(before: &[Kept], found: &Found, frames: usize) -> BTreeSet<usize>
         before.iter().any(|file| of(file, item) == Some((info.sequence, info.kind)))
     };
     (0..shared).filter(is_again).collect()
-}
-
-/// Keeps a part of a file that is about to be cut off, in a file beside it.
-fn keep_superseded(path: &Path, from: u64, to: u64) -> Result<(), StorageError> {
-    let source = ReadFile::open(path)?;
-    let kept_path = superseded_path(path, |kept| begins_as(kept, &source, from));
-    let write = |source| StorageError::Write { path: kept_path.clone(), source };
-    let mut kept = File::create(&kept_path).map_err(write)?;
-    let (mut buffer, mut at) = (vec![0; PIECE_BYTES], from);
-    while at < to {
-        let most = buffer.len().min((to - at) as usize);
-        let read = source.read_at(at, &mut buffer[..most]);
-        let read = read.map_err(|source| StorageError::Read { path: path.to_owned(), source })?;
-        if read == 0 {
-            break;
-        }
-        kept.write_all(&buffer[..read]).map_err(write)?;
-        at += read as u64;
-    }
-    kept.sync_all().map_err(write)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const HELD_POLL: Duration = Duration::from_millis(20);
 /// required ones have them for long: its disk may have been behind.
 const READ_BYTES: u64 = 64 << 20;
 const SUPERSEDED: &str = "superseded";
-pub(super) const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// The files of a place, by rising index.
 pub(super) struct Place {
@@ -491,7 +491,7 @@ fn supersede(path: &Path) -> Result<(), StorageError> {
 /// Under what name something of a file is kept: NAME-INDEX.superseded, or the first of
 /// NAME-INDEX.2.superseded and so on that is no file yet, or one of which `is_same` says that it
 /// has the same.
-pub(super) fn superseded_path(path: &Path, is_same: impl Fn(&Path) -> bool) -> PathBuf {
+fn superseded_path(path: &Path, is_same: impl Fn(&Path) -> bool) -> PathBuf {
     let further = (2_u32..).map(|number| path.with_extension(format!("{number}.{SUPERSEDED}")));
     let mut names = std::iter::once(path.with_extension(SUPERSEDED)).chain(further);
     let free = names.find(|name| !name.is_file() || is_same(name));
@@ -500,7 +500,7 @@ pub(super) fn superseded_path(path: &Path, is_same: impl Fn(&Path) -> bool) -> P
 
 /// Whether a file has the first bytes of another one from there on, as far as it goes: a part that
 /// an interrupted attempt has kept. Other parts begin with other frames.
-pub(super) fn begins_as(path: &Path, source: &ReadFile, from: u64) -> bool {
+fn begins_as(path: &Path, source: &ReadFile, from: u64) -> bool {
     let (mut kept, mut expected) = (Vec::new(), vec![0; PIECE_BYTES]);
     let opened = File::open(path);
     let read = opened.and_then(|file| file.take(PIECE_BYTES as u64).read_to_end(&mut kept));
@@ -574,4 +574,24 @@ impl Found {
         }
         Ok(())
     }
+}
+
+/// Keeps a part of a file that is about to be cut off, in a file beside it.
+pub(super) fn keep_superseded(path: &Path, from: u64, to: u64) -> Result<(), StorageError> {
+    let source = ReadFile::open(path)?;
+    let kept_path = superseded_path(path, |kept| begins_as(kept, &source, from));
+    let write = |source| StorageError::Write { path: kept_path.clone(), source };
+    let mut kept = File::create(&kept_path).map_err(write)?;
+    let (mut buffer, mut at) = (vec![0; PIECE_BYTES], from);
+    while at < to {
+        let most = buffer.len().min((to - at) as usize);
+        let read = source.read_at(at, &mut buffer[..most]);
+        let read = read.map_err(|source| StorageError::Read { path: path.to_owned(), source })?;
+        if read == 0 {
+            break;
+        }
+        kept.write_all(&buffer[..read]).map_err(write)?;
+        at += read as u64;
+    }
+    kept.sync_all().map_err(write)
 }
