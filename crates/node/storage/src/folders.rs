@@ -7,8 +7,8 @@
 //! are closed reads no data. In a file that its writer did not close, a power cut may have taken a
 //! part of frames that the index has, and up to 1 GiB of it is read: of frames in such a file that
 //! others have too, and of those that one place has twice, the first whole copy is read, as in one
-//! folder ([`crate::copies`]). If a column of any other frame turns out to be damaged, reading it is
-//! an error that names the file; the folders given in another order are read in that order.
+//! folder ([`crate::copies`]). If a column of any other frame turns out to be damaged, reading it
+//! is an error that names the file; the folders given in another order are read in that order.
 //!
 //! A target with several folders has one sequence of files, spread over them: these folders are one
 //! *place*, whose files are read as those of one folder. Its name, in the files' headers, tells.
