@@ -13,7 +13,7 @@ use std::sync::Arc;
 use catchment_wire::event_link::{CommandKind, MarkKind};
 use catchment_wire::session::{
     self as wire, Answer, AnswerKind, Attach, Bye, ByeReason, Control, Fault, Hello, LogPositions,
-    Ping, Positions, Preamble, RECORDS_MAX, Records, Release, RunState, Welcome,
+    OPENING_NS, Ping, Positions, Preamble, RECORDS_MAX, Records, Release, RunState, Welcome,
 };
 
 use crate::commands::Commands;
@@ -668,8 +668,6 @@ fn kind_of(message: &Control<'_>) -> u16 {
     }
 }
 
-/// Time in which the opening must be done.
-const OPENING_NS: u64 = 3_000_000_000;
 /// Time for which a `bye` waits for its answer, or for the socket.
 const CLOSING_NS: u64 = 1_000_000_000;
 /// Time for which a data connection's end waits for a `bye`.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use catchment_wire::session::{
     self as wire, Attach, Bye, ByeReason, Connection as Line, Control, Encoder, Fault, Fields,
-    Grant, GrantAnswer, Hello, LogPing, LogPositions, Logs, Ping, Positions, Preamble, Release,
-    Service, Stage, Text, Welcome,
+    Grant, GrantAnswer, Hello, LogPing, LogPositions, Logs, OPENING_NS, Ping, Positions, Preamble,
+    Release, Service, Stage, Text, Welcome,
 };
 use catchment_wire::storage_link::{self, StoredFiles, StreamGrant, StreamLog};
 
@@ -689,8 +689,6 @@ fn exactly(field: &'static str, got: u64, expected: u64) -> Result<(), Fault> {
 const ASKING_MADE: u64 = 1 << 62;
 /// Bytes of an attach, at most.
 const ATTACH_BYTES_MAX: usize = 128;
-/// The time that an opening may take.
-const OPENING_NS: u64 = 3_000_000_000;
 /// How long a `bye` may wait for the socket, or for its answer.
 const CLOSING_NS: u64 = 1_000_000_000;
 /// How long a `bye` is waited for once the data connection has ended.

@@ -28,6 +28,17 @@ pub const LOGS_MAX: u32 = 4_096;
 pub const DATA_CONNECTIONS_MAX: u16 = 16;
 /// The most settings in a [`Command`].
 pub const SETTINGS_MAX: u32 = 64;
+/// How often a side says something, and the silence after which the other one closes. Section 5.
+pub const PING_MS: u32 = 500;
+pub const SILENCE_MS: u32 = 2_500;
+pub const SILENCE_NS: u64 = SILENCE_MS as u64 * 1_000_000;
+/// The time that an opening may take.
+pub const OPENING_NS: u64 = 3_000_000_000;
+/// When a sender connects again that came too early.
+pub const LATER_MS: u32 = 200;
+/// The same of one whose name another session has, perhaps that of its own killed process, of which
+/// the end is not read yet: well within the second for which events wait for it. Section 9.
+pub const IN_USE_MS: u32 = 500;
 /// In place of a log's number: the sender itself, or no source.
 pub const NONE: u32 = u32::MAX;
 

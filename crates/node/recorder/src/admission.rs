@@ -8,8 +8,9 @@ use catchment_model::{Entry, RunId, SourceId};
 use catchment_net::LinkAccess;
 use catchment_wire::event_link::{KeyKind, Presence, SourceGrant, SourceLog};
 use catchment_wire::session::{
-    ByeReason, DATA_CONNECTIONS_MAX, Fault, Fields, Grant, GrantAnswer, Hello, LOGS_MAX,
-    Log as LogRecord, NONE, Records, Release, RunState, Service, Welcome,
+    ByeReason, DATA_CONNECTIONS_MAX, Fault, Fields, Grant, GrantAnswer, Hello, IN_USE_MS,
+    LATER_MS, LOGS_MAX, Log as LogRecord, NONE, PING_MS, Records, Release, RunState, SILENCE_MS,
+    Service, Welcome,
 };
 use catchment_wire::{Protocol, channel_link, link};
 
@@ -33,14 +34,6 @@ const OF_LINK: SourceLog = SourceLog {
     dtype: 0,
     begin: u64::MAX,
 };
-/// Interval of pings, and the silence after which a side closes.
-const PING_MS: u32 = 500;
-const SILENCE_MS: u32 = 2_500;
-/// When a sender connects again that came too early.
-const LATER_MS: u32 = 200;
-/// The same of one whose name another session has, perhaps that of its own killed process, of which
-/// the end is not read yet: well within the second for which events wait for it.
-const IN_USE_MS: u32 = 500;
 /// The widths of keys that wrap, in bits.
 const KEY_BITS: std::ops::RangeInclusive<u8> = 16..=48;
 

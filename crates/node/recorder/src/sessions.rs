@@ -25,7 +25,8 @@ use catchment_frame::Position;
 use catchment_model::RunId;
 use catchment_net::LinkAccess;
 use catchment_wire::session::{
-    CONTROL, Connection as Line, Control, Fault, Fields, Preamble, Service, VERSION, parse,
+    CONTROL, Connection as Line, Control, Fault, Fields, OPENING_NS, Preamble, SILENCE_NS,
+    Service, VERSION, parse,
 };
 use catchment_wire::{channel_link, event_link, link};
 
@@ -47,9 +48,6 @@ const LOOK_EVERY_NS: u64 = 50_000_000;
 const LOOK_COUNTS_NS: u64 = 250_000_000;
 /// How often it is asked whether the token of a session still stands.
 const TOKENS_EVERY_NS: u64 = 500_000_000;
-/// Silence after which a session is closed, and the time that opening a connection may take.
-const SILENCE_NS: u64 = 2_500_000_000;
-const OPENING_NS: u64 = 3_000_000_000;
 /// How often positions are sent, if they have changed; and if more is durable, for which senders
 /// wait whose rings are full.
 pub(crate) const POSITIONS_EVERY_NS: u64 = 10_000_000;

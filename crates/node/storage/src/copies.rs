@@ -229,10 +229,11 @@ pub(crate) fn numbers_identify(file: &RunFile) -> bool {
 fn problem(files: &mut [RunFile], (file, index): Location, bytes_left: &mut u64) -> Option<String> {
     let file = &mut files[file];
     let frame = file.reader.frames()[index];
-    *bytes_left = bytes_left.checked_sub(frame.frame_bytes)?;
+    // What is known costs no more of them at each refresh.
     if let Some(known) = file.verified.get(&frame.offset) {
         return known.clone();
     }
+    *bytes_left = bytes_left.checked_sub(frame.frame_bytes)?;
     let found = verify_frame(&file.reader, index).into_iter().next();
     let found = found.map(|error| file.error(error).to_string());
     file.verified.insert(frame.offset, found.clone());

@@ -274,6 +274,11 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// A folder with no readable file, of which no list says where the run's frames are.
+    pub fn no_files(path: impl Into<PathBuf>) -> Self {
+        Self::NoFiles { path: path.into(), elsewhere: String::new() }
+    }
+
     /// The system's error and the file that it concerns, for errors of the operating system.
     pub fn system(&self) -> Option<(&Path, &io::Error)> {
         match self {

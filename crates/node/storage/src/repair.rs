@@ -145,7 +145,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     let path = path.as_ref();
     let paths = if path.is_dir() { open::paths(path)? } else { vec![path.to_owned()] };
     if paths.is_empty() {
-        return Err(StorageError::NoFiles { path: path.to_owned(), elsewhere: String::new() });
+        return Err(StorageError::no_files(path));
     }
     let mut report = RepairReport::default();
     let (found, mut hopeless) = find(paths)?;

@@ -237,7 +237,7 @@ impl Interrupted {
         }
         let cut = Cut { below: u64::MAX, behind_missing: true };
         let mut found = Self { name, given, elsewhere, cut, places };
-        let none = || StorageError::NoFiles { path: folder.clone(), elsewhere: String::new() };
+        let none = || StorageError::no_files(folder.clone());
         let first = found.required().flat_map(|place| &place.files).next().ok_or_else(none)?;
         if first.reader.header().numbering == Numbering::File {
             return Err(none());

@@ -19,8 +19,8 @@ use catchment_frame::FileFrames;
 use catchment_net::LinkAccess;
 use catchment_wire::session::{
     Bye, ByeReason, CONTROL, CONTROL_BYTES_MAX, Connection as Line, Control, Encoder, Fault,
-    Fields, Grant, Grants, Hello, Log, LogPositions, Positions, Preamble, Service, VERSION,
-    Welcome, parse,
+    Fields, Grant, Grants, Hello, LATER_MS, Log, LogPositions, OPENING_NS, Positions, Preamble,
+    SILENCE_NS, Service, VERSION, Welcome, parse,
 };
 use catchment_wire::storage_link::{self, Files, StoredFiles, StreamLog};
 use crossbeam_channel::Sender;
@@ -31,16 +31,8 @@ use crate::receive::{Order, Slot, Stream, Streams, Unopened};
 use crate::state::NodeState;
 use data::Body;
 
-const PING_MS: u32 = 500;
-const SILENCE_MS: u32 = 2_500;
-const SILENCE_NS: u64 = SILENCE_MS as u64 * 1_000_000;
-/// The time that an opening may take.
-const OPENING_NS: u64 = 3_000_000_000;
 /// When a sender whose stream has no writer yet is told to come again.
 const PATIENCE_NS: u64 = 2_000_000_000;
-const LATER_MS: u32 = 200;
-/// The same of one whose name another sender has: docs/spec/session.md, section 9.
-const IN_USE_MS: u32 = 500;
 /// How often positions are said, if they have changed.
 const POSITIONS_EVERY_NS: u64 = 10_000_000;
 /// How often it is asked whether the tokens of open sessions still stand.

@@ -164,8 +164,7 @@ impl ToFolder {
         let found = Interrupted::find(&[place])?;
         let header = found.header();
         if (header.run, header.stream, header.variant) != (*run, *stream, *variant) {
-            let (path, elsewhere) = (self.folder.clone(), String::new());
-            return Err(StorageError::NoFiles { path, elsewhere });
+            return Err(StorageError::no_files(self.folder.clone()));
         }
         found.take()
     }

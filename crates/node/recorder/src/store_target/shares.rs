@@ -1,12 +1,12 @@
 //! What each of two nodes gets that share the frames.
 
+use catchment_wire::session::SILENCE_NS;
+
 use super::*;
 use crate::store_nodes::AWAY_NS;
 
 /// As many bytes as go to a node in a row.
 const ROW_BYTES: usize = 64 << 10;
-/// Of a node, as it says it in its welcome.
-const SILENCE_NS: u64 = 5 * SECOND_NS / 2;
 /// Between two looks at the nodes.
 const LOOK_NS: u64 = SECOND_NS / 20;
 

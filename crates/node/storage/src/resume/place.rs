@@ -77,7 +77,7 @@ impl Place {
         let (files, others) = repair::find(paths)?;
         if files.is_empty() && *is_required {
             let path = folders.first().cloned().unwrap_or_default();
-            return Err(StorageError::NoFiles { path, elsewhere: String::new() });
+            return Err(StorageError::no_files(path));
         }
         let (mut blank, mut unreadable) = (Vec::new(), Vec::new());
         for other in others {
@@ -453,7 +453,7 @@ fn clear_others(
     }
     for path in unreadable {
         if is_required && !is_behind(path) {
-            return Err(StorageError::NoFiles { path: path.clone(), elsewhere: String::new() });
+            return Err(StorageError::no_files(path));
         }
         supersede(path)?;
     }

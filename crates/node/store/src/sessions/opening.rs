@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_wire::session::{
-    ByeReason, Fault, Fields, Fixed as _, Grant, GrantAnswer, Hello, Log, Logs, MESSAGE_BYTES_MAX,
-    NONE, RunState, Welcome,
+    ByeReason, Fault, Fields, Fixed as _, Grant, GrantAnswer, Hello, IN_USE_MS, Log, Logs,
+    MESSAGE_BYTES_MAX, NONE, PING_MS, RunState, SILENCE_MS, Welcome,
 };
 use catchment_wire::storage_link::{StreamGrant, StreamLog};
 
 use super::{
-    Connection, Ended, IN_USE_MS, Kind, Opening, PATIENCE_NS, PING_MS, SILENCE_MS, STREAMS_MAX,
-    Said, Session, Sessions,
+    Connection, Ended, Kind, Opening, PATIENCE_NS, STREAMS_MAX, Said, Session, Sessions,
 };
 use crate::described::Question;
 use crate::frames::HeaderParts;
