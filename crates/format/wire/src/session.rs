@@ -28,9 +28,11 @@ pub const LOGS_MAX: u32 = 4_096;
 pub const DATA_CONNECTIONS_MAX: u16 = 16;
 /// The most settings in a [`Command`].
 pub const SETTINGS_MAX: u32 = 64;
-/// How often a side says something, and the silence after which the other one closes. Section 5.
+/// How often a sender pings, unless its welcome says otherwise. Section 5.
 pub const PING_MS: u32 = 500;
+/// The silence after which a side closes, unless the welcome says otherwise. Section 5.
 pub const SILENCE_MS: u32 = 2_500;
+/// [`SILENCE_MS`] in nanoseconds.
 pub const SILENCE_NS: u64 = SILENCE_MS as u64 * 1_000_000;
 /// The time that an opening may take.
 pub const OPENING_NS: u64 = 3_000_000_000;

@@ -75,6 +75,8 @@ pub(crate) struct Durability {
     pub(crate) is_void: bool,
     /// Whether its folder failed after it was left: what is written to it later proves nothing.
     pub(crate) is_left_in_fault: bool,
+    /// Whether a sync of it has failed: no other one proves what that was to cover.
+    pub(crate) sync_failed: bool,
 }
 
 impl Durability {
@@ -91,6 +93,7 @@ impl Durability {
             comes_again: false,
             is_void: false,
             is_left_in_fault: false,
+            sync_failed: false,
         }
     }
 
@@ -149,11 +152,16 @@ impl Durability {
         if self.syncing.is_none() { self.unsynced_bytes } else { 0 }
     }
 
+    /// Whether a sync would prove more: of fragments that none covers, or of what is to be synced
+    /// without any.
+    pub(crate) fn is_sync_due(&self) -> bool {
+        !self.sync_failed && (self.is_due || self.not_durable.iter().any(|one| one.recorded > 0))
+    }
+
     /// Moves what no sync covers to the one that is about to begin. False if no fragments are
     /// recorded there, or a sync is in progress.
     pub(crate) fn begin_sync(&mut self) -> bool {
-        let is_due = self.is_due || self.not_durable.iter().any(|one| one.recorded > 0);
-        if self.syncing.is_some() || !is_due {
+        if self.syncing.is_some() || !self.is_sync_due() {
             return false;
         }
         (self.is_due, self.unsynced_bytes) = (false, 0);

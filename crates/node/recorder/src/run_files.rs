@@ -280,10 +280,10 @@ impl<S: FolderStore> RunFiles<S> {
             return;
         }
         if let Some(file) = &self.files.current {
-            let (disk, is_due) = (file.id.store, self.limits.is_sync_due(file));
+            let (id, is_due) = (file.id, self.limits.is_sync_due(file));
             let is_due = is_due || self.ledger.is_end_held();
-            if is_due || self.files.store(disk).sync_due(self.now_ns) {
-                self.sync();
+            if is_due || self.files.store(id.store).sync_due(self.now_ns) {
+                self.sync(id);
             }
         }
         self.ledger.want_frame(self.files.current.is_some());
@@ -319,7 +319,8 @@ impl<S: FolderStore> RunFiles<S> {
             let is_begun = |next: &OpenFile| next.header_recorded || !file.failed;
             let last = file.header_recorded && !self.files.current.as_ref().is_some_and(is_begun);
             let ready = !file.toc_begun && (!last || self.is_ending());
-            if ready && !self.files.is_busy_with(file.id) {
+            let is_at_rest = !self.files.is_busy_with(file.id);
+            if ready && is_at_rest && !self.must_be_synced(index) {
                 self.begin_toc(index);
             }
             index += 1;
@@ -510,6 +511,15 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
+    /// Whether a file that is left has to wait for a sync. Its last frames get one of their own:
+    /// its close may take long, and what follows in the run is durable no earlier than they are.
+    fn must_be_synced(&mut self, index: usize) -> bool {
+        let file = &self.files.closing[index];
+        let of_file = !file.failed && !file.gone && file.attached.is_sync_due();
+        let (id, is_due) = (file.id, of_file && !self.is_ending());
+        is_due && !self.sync(id)
+    }
+
     /// Writes the TOC of a file whose other jobs have all ended.
     fn begin_toc(&mut self, index: usize) {
         let is_ending = self.is_ending();
@@ -536,20 +546,20 @@ impl<S: FolderStore> RunFiles<S> {
         self.files.begin_toc(id, &total, flags);
     }
 
-    fn sync(&mut self) {
-        let Some(file) = &mut self.files.current else { return };
-        let id = file.id;
-        if !file.attached.begin_sync() {
-            return;
+    /// Begins a sync of a file, unless there is nothing to be synced, or one is in progress.
+    fn sync(&mut self, id: StoreFile) -> bool {
+        if !self.files.file(id).attached.begin_sync() {
+            return false;
         }
-        match self.files.sync(id) {
-            true => {
-                self.folders.disks.ordered(id, CompletionKind::Sync, self.now_ns);
-                self.ledger.sync_begun(id);
-            }
+        let has_begun = self.files.sync(id);
+        if has_begun {
+            self.folders.disks.ordered(id, CompletionKind::Sync, self.now_ns);
+            self.ledger.sync_begun(id);
+        } else {
             // Too many syncs are in progress: the next one covers this one, too.
-            false => self.files.file(id).attached.sync_refused(),
+            self.files.file(id).attached.sync_refused();
         }
+        has_begun
     }
 
     fn synced(&mut self, id: StoreFile, completion: &Completion) {
@@ -562,6 +572,7 @@ impl<S: FolderStore> RunFiles<S> {
                 self.ledger.synced(id, &durable);
             }
             Err(error) => {
+                file.attached.sync_failed = true;
                 let reason = format!("cannot sync {}: {error}", file.path.display());
                 if self.files.current.as_ref().is_some_and(|file| file.id == id) {
                     self.files.leave();

@@ -285,7 +285,8 @@ fn what_only_an_unconfirmed_file_records_or_counts_is_counted_in_the_next_one() 
     let mut run = Stepped::begin(&unsynced(Some(200 * MS)));
     let data = run.open_session("camera");
     record_three_of_four(&mut run, data);
-    run.disk.set_faults(StoreFaults { finish_errors: ALWAYS, ..NO_FAULTS });
+    let faults = StoreFaults { sync_errors: ALWAYS, finish_errors: ALWAYS, ..NO_FAULTS };
+    run.disk.set_faults(faults);
     pass_until(&mut run, |run| run.count(Entry::FragmentsUnconfirmed) > 0);
     run.disk.set_faults(NO_FAULTS);
     let counts = [Entry::FragmentsUnconfirmed, Entry::FragmentCountsUnconfirmed];
@@ -302,6 +303,20 @@ fn what_only_an_unconfirmed_file_records_or_counts_is_counted_in_the_next_one() 
     let left = sum_of_frames(&run);
     assert_eq!(left.total()[Entry::FragmentsDiscardedOrder], 0, "it stood in the file alone");
     assert_eq!((left.total()[Entry::FragmentsRecorded], left.total().counted_out()), (0, 4));
+}
+
+#[test]
+fn the_last_frames_of_a_file_are_durable_whatever_becomes_of_its_close() {
+    let mut run = Stepped::begin(&unsynced(Some(200 * MS)));
+    let data = run.open_session("camera");
+    record_three_of_four(&mut run, data);
+    run.disk.set_faults(StoreFaults { finish_errors: ALWAYS, ..NO_FAULTS });
+    pass_until(&mut run, |run| run.snapshot().faults > 1);
+    let counts = [Entry::FragmentsDurable, Entry::FragmentsUnconfirmed];
+    assert_eq!(counts.map(|entry| run.count(entry)), [3, 0]);
+    run.disk.set_faults(NO_FAULTS);
+    let total = run.end().ledger.total();
+    assert_eq!(counts.map(|entry| total[entry]), [3, 0]);
 }
 
 #[test]

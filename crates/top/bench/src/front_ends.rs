@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use catchment_console::Out;
 use catchment_frame::{ColumnCoding, Dtype, PayloadType};
-use catchment_frontend::{Closed, Frontend, SourceHandle};
+use catchment_frontend::{Closed, Frontend, Release, SourceHandle};
 use catchment_recorder::{
     LINK_FRAME_TIME_NS, LINK_SYNC_BYTES, LINK_SYNC_NS, Recorder, RecorderConfig, RunSummary,
     SourceConfig, link_buffers, link_frame_bytes,
@@ -62,6 +62,9 @@ pub(crate) struct Order {
     pub(crate) seconds: f64,
     /// Whether delays are measured, of a single source at a rate.
     pub(crate) has_delay: bool,
+    /// Whether fragments leave the ring when the recorder has taken them, and not when they are
+    /// durable: what it holds is then bounded by its own memory.
+    pub(crate) leaves_when_taken: bool,
 }
 
 /// What front-ends have sent.
@@ -110,6 +113,7 @@ impl Order {
             rate_hz: None,
             seconds,
             has_delay: false,
+            leaves_when_taken: false,
         }
     }
 
@@ -139,6 +143,9 @@ impl Order {
         let mut builder = Frontend::builder(&self.url, front_end).buffer(self.ring_bytes);
         for (_, source) in names.iter().filter_map(|name| name.split_once('/')) {
             builder = builder.source(source);
+        }
+        if self.leaves_when_taken {
+            builder = builder.release(Release::Taken);
         }
         Ok(builder.fragment_bytes_max(self.fragment_bytes_max()).connect()?)
     }

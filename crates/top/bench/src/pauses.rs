@@ -25,6 +25,9 @@ struct Pauses {
     memory_bytes: u64,
     /// How long each file takes to close.
     close: Duration,
+    /// Whether the front-end lets go of what the recorder has taken, so that a pause fills the
+    /// recorder's memory, and not the front-end's.
+    leaves_when_taken: bool,
     /// From when, for how long, and how often per run nothing is written, in seconds.
     stall: Option<(f64, f64, u32)>,
 }
@@ -35,6 +38,7 @@ const PAUSES: [Pauses; 3] = [
         seconds: 15.0,
         memory_bytes: 4 << 30,
         close: Duration::from_secs(2),
+        leaves_when_taken: false,
         stall: None,
     },
     Pauses {
@@ -42,6 +46,7 @@ const PAUSES: [Pauses; 3] = [
         seconds: 20.0,
         memory_bytes: 8 << 30,
         close: Duration::ZERO,
+        leaves_when_taken: true,
         stall: Some((2.0, 5.0, 2)),
     },
     Pauses {
@@ -49,6 +54,7 @@ const PAUSES: [Pauses; 3] = [
         seconds: 70.0,
         memory_bytes: 12 << 30,
         close: Duration::ZERO,
+        leaves_when_taken: true,
         stall: Some((3.0, 60.0, 1)),
     },
 ];
@@ -57,6 +63,8 @@ const PAUSES: [Pauses; 3] = [
 #[derive(Debug, Serialize)]
 pub(crate) struct Paused {
     name: &'static str,
+    /// Until when the front-end keeps a fragment: *durable* or *taken*.
+    kept_until: &'static str,
     bytes_sent: u64,
     /// From the first fragment until all were durable.
     seconds: f64,
@@ -84,6 +92,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<(Section, Vec<Paused>
         &found,
         &[
             ("while", &|one| one.name.to_owned()),
+            ("kept until", &|one| one.kept_until.to_owned()),
             ("sent", &|one| bytes(one.bytes_sent as f64)),
             ("until durable", &|one| format!("{:.1} s", one.seconds)),
             ("longest pause", &|one| format!("{:.0} ms", one.longest_send_ms)),
@@ -96,11 +105,14 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<(Section, Vec<Paused>
     );
     let section = Section::new("A folder that pauses", rows).note(format!(
         "One front-end with fragments of {}, which are due at {}/s, and one required folder of a \
-         disk with injected pauses. Longest pause: of a `send`, which waits for its ring. Every \
-         fragment was durable, once. Reference 000: 1 to 2 s at each file, interruptions of 3 to \
+         disk with injected pauses. Longest pause: of a `send`, which waits for its ring of {}. \
+         One that keeps its fragments until they are durable waits as soon as its ring is full; \
+         one that lets go of what is taken, as MIDAS' front-ends do, as soon as the recorder's \
+         memory is. Every fragment was durable, once. Reference 000: 1 to 2 s at each file, interruptions of 3 to \
          5 s, one time-out of 60 s that ended the logger.",
         bytes(FRAGMENT_BYTES as f64),
-        bytes(RATE)
+        bytes(RATE),
+        bytes(RING_BYTES as f64)
     ));
     Ok((refused.into_iter().fold(section, Section::note), found))
 }
@@ -121,6 +133,7 @@ fn hold(bench: &mut Bench<'_>, pauses: Pauses) -> anyhow::Result<Paused> {
     let made = std::fs::read_dir(&bench.scratch)?.next().is_none();
     let order = Order {
         rate_hz: Some(RATE / FRAGMENT_BYTES as f64),
+        leaves_when_taken: pauses.leaves_when_taken,
         ..Order::plain(FRAGMENT_BYTES, RING_BYTES, pauses.seconds * shorter)
     };
     let mut pair = Pair::begin(bench, order, change)?;
@@ -137,6 +150,7 @@ fn hold(bench: &mut Bench<'_>, pauses: Pauses) -> anyhow::Result<Paused> {
     let of = |figure: fn(&Fill) -> u64| chunks.map_or(0, figure);
     Ok(Paused {
         name: pauses.name,
+        kept_until: if pauses.leaves_when_taken { "taken" } else { "durable" },
         bytes_sent: sent.bytes,
         seconds: sent.seconds,
         longest_send_ms: sent.longest_send_ms,
