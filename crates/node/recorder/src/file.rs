@@ -75,6 +75,8 @@ pub(crate) struct Durability {
     pub(crate) is_void: bool,
     /// Whether its folder failed after it was left: what is written to it later proves nothing.
     pub(crate) is_left_in_fault: bool,
+    /// Whether a sync has failed of it, whose frames are held.
+    pub(crate) is_doubtful: bool,
 }
 
 impl Durability {
@@ -91,6 +93,7 @@ impl Durability {
             comes_again: false,
             is_void: false,
             is_left_in_fault: false,
+            is_doubtful: false,
         }
     }
 

@@ -462,8 +462,11 @@ impl TargetLedger {
 
     /// A file's disk did not confirm what was recorded in it since its last sync that succeeded:
     /// the next frame says so, and has its positions, so that senders need not keep it for good.
-    /// Below these are also fragments that only the file's frames count.
+    /// Below these are also fragments that only the file's frames count. Held frames come again.
     pub(crate) fn unconfirmed(&mut self, file: &mut OpenFile) {
+        if self.held.is_some() {
+            return;
+        }
         for (source, one) in (0..).map(SourceId).zip(file.attached.close_failed()) {
             self.add(source, Entry::FragmentsUnconfirmed, one.recorded);
             self.add(source, Entry::FragmentCountsUnconfirmed, one.counted);
