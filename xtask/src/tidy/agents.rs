@@ -24,6 +24,10 @@ const EDGES: &[(&str, &str)] = &[
     ),
     ("crates/node/recorder/src/config.rs", "counts the machine's CPUs, before agents are made"),
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
+    (
+        "crates/node/recorder/src/forward_wait.rs",
+        "waits for what is forwarded, before there are agents",
+    ),
     ("crates/node/recorder/src/frame_feed.rs", "starts and ends the thread of a target"),
     (
         "crates/node/recorder/src/interrupted.rs",

@@ -491,6 +491,7 @@ fn shared(
         served: of_node.unwrap_or_else(|| vec![runs.to_owned()]),
         sending: Sending::default(),
         interrupted: AtomicU64::new(0),
+        forwarded_bytes: Arc::default(),
         counts: Counts::default(),
         configure,
         configuration: Mutex::default(),

@@ -108,6 +108,8 @@ pub(crate) struct NodeShared {
     /// The last run before this program began, if it was interrupted; 0: it was not, or that is not
     /// known yet.
     pub(crate) interrupted: AtomicU64,
+    /// What was read from spills to be forwarded.
+    pub(crate) forwarded_bytes: Arc<AtomicU64>,
     pub(crate) counts: Counts,
     pub(crate) configure: Arc<dyn Configure>,
     /// The present configuration's version and text.

@@ -2,6 +2,8 @@
 
 /// How long recording stays in fault before the next file is tried.
 pub(crate) const RETRY_NS: u64 = 1_000_000_000;
+/// How often that time is doubled, at most, while nothing becomes durable: 64 s.
+pub(crate) const RETRY_DOUBLED_MAX: u32 = 6;
 /// How long frames wait for a file that is being made if there is another place for them.
 pub(crate) const OPEN_NS: u64 = 1_000_000_000;
 /// The number of attempts to write the run's last frame, or a file's table of contents.

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Frames behind a write that failed are written again, in the next file: they are held, or in the
-//! spill.
+//! spill. So are those of a file whose end has failed, from the first one on that no sync has made
+//! durable, and all of younger files: what is in two files is one frame to readers, and counts
+//! once.
 
 use std::collections::VecDeque;
 
@@ -21,10 +23,11 @@ pub(crate) struct InFiles {
     files: VecDeque<Mark>,
     /// All frames below that number are durable in the files before.
     durable: u64,
-    /// The lowest number of the frames that could not be written, until it is asked for.
+    /// The lowest number of the frames that must be written again, until it is asked for.
     failed: Option<u64>,
-    /// The sum of what frames count that are written.
+    /// The sum of what frames count that are written: all below a number.
     frames: Ledger,
+    counted: u64,
 }
 
 /// How far a file's frames are written, covered by the sync under way, and durable.
@@ -39,13 +42,17 @@ struct Mark {
 impl InFiles {
     /// Behind frames that have these counts, all of which are durable.
     pub(crate) fn behind(frames: Ledger, durable: u64) -> Self {
-        Self { files: VecDeque::new(), durable, failed: None, frames }
+        Self { files: VecDeque::new(), durable, failed: None, frames, counted: durable }
     }
 
-    /// A frame with numbers below `end` is written, and has these counts: behind all that are.
+    /// A frame with numbers below `end` is written, and has these counts: behind all that are, but
+    /// for those that are written again.
     pub(crate) fn recorded(&mut self, file: StoreFile, end: u64, counts: &Ledger) {
         debug_assert!(end > self.files.back().map_or(self.durable, |newest| newest.recorded));
-        self.frames.add(counts);
+        if end > self.counted {
+            self.frames.add(counts);
+            self.counted = end;
+        }
         match self.mark(file) {
             Some(mark) => mark.recorded = end,
             None => {
@@ -81,7 +88,20 @@ impl InFiles {
         }
     }
 
-    /// Nothing more becomes of a file: it is closed, or what is not durable in it is counted.
+    /// The end of a file has failed: what is not durable in it may never be. Whether there is
+    /// anything, which must be written again, with all behind it.
+    pub(crate) fn not_confirmed(&mut self, file: StoreFile) -> bool {
+        let is_lacking = |mark: &Mark| mark.file == file && mark.durable < mark.recorded;
+        let Some(first) = self.files.iter().position(is_lacking) else { return false };
+        self.files.truncate(first + 1);
+        let mark = &mut self.files[first];
+        let number = mark.durable;
+        (mark.recorded, mark.syncing, mark.is_closed) = (number, number, true);
+        self.failed(number);
+        true
+    }
+
+    /// Nothing more becomes of a file: it is closed, or what is not durable in it was removed.
     pub(crate) fn ended(&mut self, file: StoreFile) {
         if let Some(mark) = self.mark(file) {
             mark.is_closed = true;
@@ -140,6 +160,45 @@ mod tests {
         assert_eq!(files.durable(), 42, "the first file is not closed");
         files.ended(first);
         assert_eq!(files.durable(), 44);
+    }
+
+    #[test]
+    fn what_a_file_did_not_confirm_comes_again_with_all_behind_it_and_counts_once() {
+        let (mut counts, [first, second]) = (Ledger::new(1), FILES);
+        counts.sources[0][Entry::FragmentsRecorded] = 1;
+        let mut files = InFiles::behind(Ledger::new(1), 40);
+        let fragments = |files: &InFiles| files.fragments(SourceId(0));
+        files.recorded(first, 41, &counts);
+        files.sync_begun(first);
+        files.recorded(first, 42, &counts);
+        files.synced(first);
+        files.recorded(second, 43, &counts);
+        // The younger file is closed, and waits for the older one.
+        files.ended(second);
+        assert_eq!((files.durable(), fragments(&files)), (41, 3));
+        assert!(files.not_confirmed(first) && !files.not_confirmed(first));
+        files.ended(first);
+        assert_eq!((files.take_failed(), files.durable(), fragments(&files)), (Some(41), 41, 3));
+        let third = StoreFile { store: 0, id: FileId(3) };
+        (42..=44).for_each(|end| files.recorded(third, end, &counts));
+        assert_eq!((files.durable(), fragments(&files)), (41, 4));
+        files.ended(third);
+        assert_eq!((files.durable(), files.take_failed()), (44, None));
+    }
+
+    #[test]
+    fn a_file_of_which_all_is_durable_needs_no_end() {
+        let (none, [first, second]) = (Ledger::new(1), FILES);
+        let mut files = InFiles::behind(none.clone(), 40);
+        files.recorded(first, 41, &none);
+        files.sync_begun(first);
+        files.synced(first);
+        files.recorded(second, 42, &none);
+        assert!(!files.not_confirmed(first));
+        files.ended(first);
+        assert_eq!((files.durable(), files.take_failed()), (41, None));
+        assert!(files.not_confirmed(second));
+        assert_eq!((files.durable(), files.take_failed()), (41, Some(41)));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use catchment_storage::{Elsewhere, Interrupted, Resumable, ResumedPlace, RunPlac
 use catchment_telemetry::utc_now;
 
 use crate::config::RecorderConfig;
+use crate::forward_wait::ForwardWait;
 use crate::node_left::{AskedNode, needs_folders};
 use crate::recorder::{Recorder, RecorderError};
 use crate::schema::schema;
@@ -16,17 +17,18 @@ use crate::target_config::{TargetConfig, Variant};
 impl Recorder {
     /// When the files of a run of that name were last written in its required targets, in
     /// nanoseconds since 1970: the last sign of life of its recorder. Storage nodes that it needs
-    /// are asked. None: nothing of it is anywhere.
+    /// are asked, once all that is in their spills is forwarded. None: nothing of it is anywhere.
     ///
     /// # Errors
-    /// A node does not say it, or something of the run is in the spill of a folder.
+    /// A node does not say it, or something of the run is in a spill.
     pub fn last_written_ns(
         config: &RecorderConfig,
         name: &str,
+        wait: &ForwardWait<'_>,
     ) -> Result<Option<u64>, RecorderError> {
         let targets = config.targets();
         let mut newest = None;
-        for asked in AskedNode::all_of(config, &targets, name)? {
+        for asked in AskedNode::all_of(config, &targets, name, Some(wait))? {
             let left = asked.look()?;
             newest = newest.max(left.map(|(_, age_ns)| utc_now().0.saturating_sub(age_ns)));
         }
@@ -56,7 +58,7 @@ impl Recorder {
     /// A recorder still holds its files, it has another configuration, or the system refuses.
     pub fn interrupted(config: &RecorderConfig, name: &str) -> Result<Resumable, RecorderError> {
         let targets = config.targets();
-        let nodes = AskedNode::all_of(config, &targets, name)?;
+        let nodes = AskedNode::all_of(config, &targets, name, None)?;
         let mut left = Vec::with_capacity(nodes.len());
         // Several that share frames cut off what stands behind a hole.
         for node in nodes.iter().filter(|node| node.is_dealt()) {
@@ -107,7 +109,7 @@ impl Recorder {
         if needs_folders(&targets) {
             return Ok(Some(find_interrupted(config, name, &[])?.0.header().config.clone()));
         }
-        let nodes = AskedNode::all_of(config, &targets, name)?;
+        let nodes = AskedNode::all_of(config, &targets, name, None)?;
         let left = nodes.first().map(AskedNode::look).transpose()?;
         Ok(left.flatten().map(|(header, _)| header.config))
     }

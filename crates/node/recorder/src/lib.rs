@@ -29,6 +29,7 @@ mod file_limits;
 mod file_list;
 mod file_steps;
 mod folders;
+mod forward_wait;
 mod frame_counts;
 mod frame_feed;
 mod frames;
@@ -107,6 +108,7 @@ pub use config::{
     SourceConfig,
 };
 pub use counts::Counts;
+pub use forward_wait::ForwardWait;
 pub use frame_feed::FrameFeed;
 pub use front_ends::{Change, FrontEnd, FrontEnds, HeldAtRunEnd, Move, Report, Scalar, Stage, Way};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};

@@ -40,6 +40,7 @@ use catchment_telemetry::Clock;
 
 use crate::config::RecorderConfig;
 use crate::file::OfRun;
+use crate::forward_wait::ForwardWait;
 use crate::node_asking::{Failed, Talk, answer};
 use crate::node_shares::{self, Numbers};
 use crate::recorder::{RecorderError, system};
@@ -91,7 +92,8 @@ pub(crate) struct NodeLeft {
 }
 
 impl AskedNode {
-    /// The storage nodes that a run of that name needs.
+    /// The storage nodes that a run of that name needs; with `wait`, what is in their spills is
+    /// forwarded first, if it can be in time.
     ///
     /// # Errors
     /// One of them cannot say where the run goes on.
@@ -99,6 +101,7 @@ impl AskedNode {
         config: &RecorderConfig,
         targets: &[TargetConfig],
         name: &str,
+        wait: Option<&ForwardWait<'_>>,
     ) -> Result<Vec<Self>, RecorderError> {
         let refused = |why| RecorderError::NodeTarget { name: name.to_owned(), why };
         let mut nodes = Vec::new();
@@ -111,7 +114,7 @@ impl AskedNode {
         let mut all = Vec::with_capacity(nodes.len());
         for (target, node, spill) in nodes {
             let asked = Self::of(config, targets, (target, node), name)?;
-            let waits = |spill: &SpillConfig| !asked.is_forwarded(&spill.folder);
+            let waits = |spill: &SpillConfig| !asked.is_forwarded(&spill.folder, wait);
             if spill.as_ref().is_some_and(waits) {
                 return Err(refused("a part of it is in the spill of its storage node"));
             }
@@ -153,34 +156,11 @@ impl AskedNode {
         })
     }
 
-    /// Whether nothing of the stream is in a spill, or soon nothing will be: the program forwards
-    /// it, as long as a node is there and takes it fast enough.
-    fn is_forwarded(&self, spill: &Path) -> bool {
+    /// Whether nothing of the stream is in a spill; if that is waited for, once it is forwarded.
+    fn is_forwarded(&self, spill: &Path, wait: Option<&ForwardWait<'_>>) -> bool {
         let folder = spill.join(&self.name);
-        let spilled = || {
-            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-            entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum::<u64>()
-        };
-        let (begin, all, mut looked) = (Instant::now(), spilled(), None::<Instant>);
-        let (mut least, mut progress) = (all, begin);
-        while folder.exists() {
-            let left = spilled();
-            if left < least {
-                (least, progress) = (left, Instant::now());
-            }
-            let passed = begin.elapsed();
-            let until = passed.mul_f64(all as f64 / (all - least).max(1) as f64);
-            let is_slow = passed >= FORWARD_STILL && until > FORWARD_WITHIN;
-            if is_slow || progress.elapsed() >= FORWARD_STILL || passed >= FORWARD_WITHIN {
-                break;
-            }
-            if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
-                if !self.is_there() {
-                    break;
-                }
-                looked = Some(Instant::now());
-            }
-            std::thread::sleep(FORWARD_POLL);
+        if let Some(wait) = wait {
+            wait.until_forwarded(&folder, || self.is_there());
         }
         !folder.exists()
     }
@@ -426,7 +406,7 @@ impl NodeQuestion {
     ) -> Result<Self, RecorderError> {
         let targets = config.targets();
         assert!(!needs_folders(&targets), "a run that needs no folder");
-        let asked = AskedNode::all_of(config, &targets, name)?.pop().expect("a storage node");
+        let asked = AskedNode::all_of(config, &targets, name, None)?.pop().expect("a storage node");
         assert!(!asked.is_dealt(), "one node has all frames");
         let mut link = asked.link_over(dial, (session, seed), (0, 0))?;
         link.session.ask();
@@ -604,13 +584,6 @@ impl NodeLeft {
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// How long a node is sent what it lacks of which nothing goes or becomes durable.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
-/// How long a run waits until what it has spilled is forwarded, less than `run.resume` unless set,
-/// and how long while no file of it is: otherwise a new run begins.
-const FORWARD_WITHIN: Duration = Duration::from_secs(50);
-const FORWARD_STILL: Duration = Duration::from_secs(10);
-const FORWARD_POLL: Duration = Duration::from_millis(100);
-/// How often it is looked meanwhile whether the node is there.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 const THERE_WITHIN: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(1);
 

@@ -39,6 +39,9 @@ pub(crate) struct RunFiles<S: FolderStore> {
     ledger: TargetLedger,
     limits: FileLimits,
     retry_at_ns: u64,
+    /// How many files since the last sync that succeeded have ended so that held frames come again
+    /// from there.
+    unconfirmed: u32,
     end: End,
     last: LastFrame,
 }
@@ -70,6 +73,7 @@ impl<S: FolderStore> RunFiles<S> {
             ledger,
             limits: FileLimits::of(config),
             retry_at_ns: 0,
+            unconfirmed: 0,
             end: End::No,
             last: LastFrame::default(),
         };
@@ -116,8 +120,8 @@ impl<S: FolderStore> RunFiles<S> {
         if !self.find_room(frame_bytes, looked_for) {
             return Admission::Wait;
         }
-        if self.files.current.is_some() && self.files.has_pages_first() {
-            // The header of a file on another disk.
+        if self.files.current.is_some() && (self.files.has_pages_first() || self.is_in_doubt()) {
+            // The header of a file on another disk, or the end of one whose sync has failed.
             return Admission::Wait;
         }
         let is_late = self.now_ns.saturating_sub(self.opening_ns) >= OPEN_NS;
@@ -281,7 +285,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         if let Some(file) = &self.files.current {
             let (id, is_due) = (file.id, self.limits.is_sync_due(file));
-            let is_due = is_due || self.ledger.is_end_held();
+            let is_due = is_due || self.ledger.is_end_held() || self.unconfirmed > 0;
             if is_due || self.files.store(id.store).sync_due(self.now_ns) {
                 self.sync(id);
             }
@@ -319,8 +323,7 @@ impl<S: FolderStore> RunFiles<S> {
             let is_begun = |next: &OpenFile| next.header_recorded || !file.failed;
             let last = file.header_recorded && !self.files.current.as_ref().is_some_and(is_begun);
             let ready = !file.toc_begun && (!last || self.is_ending());
-            let is_at_rest = !self.files.is_busy_with(file.id);
-            if ready && is_at_rest && !self.must_be_synced(index) {
+            if ready && !self.files.is_busy_with(file.id) && !self.must_be_synced(index) {
                 self.begin_toc(index);
             }
             index += 1;
@@ -570,6 +573,7 @@ impl<S: FolderStore> RunFiles<S> {
                 let durable = file.attached.sync_done();
                 self.ledger.of_target().has_epoch.store(true, Release);
                 self.ledger.synced(id, &durable);
+                self.has_synced(id);
             }
             Err(error) => {
                 file.attached.sync_failed = true;
@@ -612,11 +616,16 @@ impl<S: FolderStore> RunFiles<S> {
             Err(error) => {
                 self.ledger.unconfirmed(&mut file);
                 let reason = format!("cannot close {}: {error}", file.path.display());
-                let goes_on = self.leave_disk(id.store, &reason);
-                self.fault(reason, goes_on);
+                if self.not_confirmed(&file) {
+                    let goes_on = self.leave_disk(id.store, &reason);
+                    self.fault(reason, goes_on);
+                } else {
+                    self.ledger.warn_once(reason);
+                }
             }
         }
         self.ledger.file_ended(id, file.index);
+        self.has_ended(&file);
     }
 
     /// Whether no frame will follow.

@@ -386,6 +386,12 @@ impl Spill {
         self.lock.below.or_else(|| self.first())
     }
 
+    /// The first of its frames that its folder may show without having it durably, if any. Those
+    /// of files that were removed were durable.
+    pub(crate) fn doubted_from(&self) -> Option<u64> {
+        Some(self.lock.doubt?.max(self.first()?))
+    }
+
     /// The number of its first frame.
     fn first(&self) -> Option<u64> {
         self.files.values().next().map(|file| file.first)
@@ -425,6 +431,15 @@ impl Spill {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty()
+    }
+
+    /// From that number on what its folder shows may not be durable there.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn set_doubt(&mut self, from: u64) -> io::Result<()> {
+        let _call = self.counts.call();
+        self.lock.set_doubt(from)
     }
 
     /// The run has ended, and no frame has that number or a higher one.

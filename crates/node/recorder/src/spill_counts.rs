@@ -26,6 +26,8 @@ pub(crate) struct SpillCounts {
     frames_handed_over: AtomicU64,
     bytes_handed_over: AtomicU64,
     is_refusing: AtomicBool,
+    /// Bytes of frames that were read to be forwarded, of all spills of the program.
+    bytes_read: Arc<AtomicU64>,
     calls: Calls,
 }
 
@@ -82,6 +84,16 @@ pub struct SpillReport {
 }
 
 impl SpillCounts {
+    /// Those of a spill that is forwarded, which also count there what is read.
+    pub(crate) fn forwarding(bytes_read: &Arc<AtomicU64>) -> Self {
+        Self { bytes_read: Arc::clone(bytes_read), ..Self::default() }
+    }
+
+    /// A frame is read to be forwarded, once those before it are on their way.
+    pub(crate) fn frame_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Relaxed);
+    }
+
     /// Says that its disk is waited for, until the result is dropped.
     pub(crate) fn call(self: &Arc<Self>) -> DiskCall {
         let since_ns = &self.calls.since_ns;

@@ -80,6 +80,11 @@ impl TargetLedger {
         self.live.beginning.sequence
     }
 
+    /// Whether frames are held until they are durable.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// What is durable in files of frames that are held.
     pub(crate) fn held(&mut self) -> Option<&mut InFiles> {
         self.held.as_mut()
@@ -462,8 +467,11 @@ impl TargetLedger {
 
     /// A file's disk did not confirm what was recorded in it since its last sync that succeeded:
     /// the next frame says so, and has its positions, so that senders need not keep it for good.
-    /// Below these are also fragments that only the file's frames count.
+    /// Below these are also fragments that only the file's frames count. Held frames come again.
     pub(crate) fn unconfirmed(&mut self, file: &mut OpenFile) {
+        if self.held.is_some() {
+            return;
+        }
         for (source, one) in (0..).map(SourceId).zip(file.attached.close_failed()) {
             self.add(source, Entry::FragmentsUnconfirmed, one.recorded);
             self.add(source, Entry::FragmentCountsUnconfirmed, one.counted);

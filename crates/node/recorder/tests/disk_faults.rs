@@ -1,18 +1,22 @@
 //! Disks that fail: recording goes into fault loudly, nothing crashes, what was written stays
 //! readable, discards are counted, and recording goes on when the disk is well again.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::support;
 use catchment_disk::{EngineChoice, FaultPlan};
-use catchment_fixtures::SmallDisk;
+use catchment_fixtures::{SmallDisk, wait_while};
 use catchment_frame::FileReader;
 use catchment_model::Entry;
 use catchment_recorder::{
-    Recorder, RecorderConfig, Snapshot, SpillConfig, State, TargetConfig, TargetSnapshot,
+    Forwarding, Recorder, RecorderConfig, RunSummary, Snapshot, SpillConfig, State, TargetConfig,
+    TargetSnapshot,
 };
-use catchment_storage::{Run, Verdict, verify};
+use catchment_storage::{Run, Verdict, audit, recompute, verify};
 use support::detector::{Detector, assert_readable, in_fault, small_frames};
 use support::{config, total};
 
@@ -96,12 +100,7 @@ fn a_folder_with_a_spill_has_each_frame_once_and_in_order_whichever_writes_fail(
         let mut detector = Detector::start(config);
         (0..30).for_each(|_| detector.send_on(20));
         // Otherwise it may be that what was spilled is forwarded after the run's end.
-        detector.wait(|recorder| {
-            let snapshot = recorder.snapshot();
-            let total = snapshot.targets[0].ledger.total();
-            let is_moved = total[Entry::FragmentsForwarded] == total[Entry::FragmentsSpilled];
-            is_moved && snapshot.ledger.balance().fragments_in_flight == 0
-        });
+        detector.wait(is_in_folder);
         let summary = detector.stop();
         let received = total(&summary, Entry::FragmentsReceived);
         let books = [Entry::FragmentsRecorded, Entry::FragmentsDurable];
@@ -117,6 +116,168 @@ fn a_folder_with_a_spill_has_each_frame_once_and_in_order_whichever_writes_fail(
             }
         }
     });
+}
+
+/// How a disk does not confirm what was written.
+#[derive(Clone, Copy, Debug)]
+enum Unconfirmed {
+    /// Syncs fail from that one on, so many.
+    Syncs(u64, u64),
+    /// The ends of files fail until so many were begun.
+    Ends(usize),
+}
+
+#[test]
+fn a_folder_with_a_spill_has_each_frame_confirmed_and_readers_get_it_once() {
+    let check = |fault: Unconfirmed| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut plan = FaultPlan::default();
+        if let Unconfirmed::Syncs(first, count) = fault {
+            plan.sync_errors = (first..first + count).map(|sync| (sync, libc::EIO)).collect();
+        }
+        let control = plan.control.clone();
+        let (runs, spill) = (folder.path().join("runs"), folder.path().join("spill"));
+        let mut config = with_spill(&runs, &spill, 1 << 30, Some(plan));
+        (config.write.file_bytes, config.write.sync_interval_ns) = (1 << 20, 2_000_000);
+        if let Unconfirmed::Ends(_) = fault {
+            // As a rule files are left before they are synced.
+            config.write.sync_interval_ns = 500_000_000;
+            control.fail_finishes(Some(libc::EIO));
+        }
+        let mut detector = Detector::start(config);
+        (0..20).for_each(|_| detector.send_on(20));
+        while !is_told_of_a_fault(&detector.recorder.snapshot()) {
+            detector.send(5);
+        }
+        if let Unconfirmed::Ends(files) = fault {
+            detector.wait(|recorder| recorder.snapshot().files.len() >= files);
+            control.fail_finishes(None);
+        }
+        detector.send_on(20);
+        detector.wait(is_in_folder);
+        check_confirmed(&detector.stop(), &format!("{fault:?}"))
+    };
+    // The frames of one file, of several, and what is written again.
+    let syncs = [(0, 1), (1, 1), (3, 1), (8, 1), (15, 1), (2, 2), (5, 3)];
+    let syncs = syncs.map(|(first, count)| Unconfirmed::Syncs(first, count));
+    let all = syncs.into_iter().chain([2, 3, 5].map(Unconfirmed::Ends));
+    let again: usize = std::thread::scope(|scope| {
+        let checks: Vec<_> = all.map(|fault| scope.spawn(move || check(fault))).collect();
+        checks.into_iter().map(|check| check.join().unwrap()).sum()
+    });
+    assert!(again > 0, "some are there twice");
+}
+
+fn is_told_of_a_fault(snapshot: &Snapshot) -> bool {
+    let is_of_fault = |text: &String| text.contains("cannot sync") || text.contains("cannot close");
+    snapshot.warnings.iter().any(is_of_fault)
+}
+
+#[test]
+fn what_is_spilled_stays_until_the_folder_confirms_that_it_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan::default();
+    let control = plan.control.clone();
+    let (runs, spill) = (folder.path().join("runs"), folder.path().join("spill"));
+    let mut config = with_spill(&runs, &spill, 1 << 30, Some(plan));
+    (config.write.file_bytes, config.write.sync_interval_ns) = (1 << 20, 2_000_000);
+    let mut detector = Detector::start(config);
+    detector.send(20);
+    control.fail_syncs(Some(libc::EIO));
+    detector.send_on(50);
+    // It has waited for long enough.
+    detector.wait(|recorder| moved(&recorder.snapshot())[0] > 0);
+    let files = detector.recorder.snapshot().files.len();
+    // They are written again, in vain.
+    detector.wait(|recorder| recorder.snapshot().files.len() > files + 1);
+    let during = detector.recorder.snapshot();
+    assert_eq!((moved(&during)[1], &during.state), (0, &State::Recording));
+    assert!(during.targets[0].is_spilling(), "{:?}", during.targets[0]);
+    control.fail_syncs(None);
+    detector.wait(|one| is_in_folder(one) && one.snapshot().targets[0].away.is_none());
+    detector.send_on(20);
+    detector.wait(is_in_folder);
+    let summary = detector.stop();
+    assert!(total(&summary, Entry::FragmentsSpilled) > 0);
+    assert!(check_confirmed(&summary, "spilled") > 0);
+}
+
+#[test]
+fn what_a_folder_shows_at_the_end_without_having_confirmed_it_is_forwarded_nevertheless() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan::default();
+    let control = plan.control.clone();
+    let (runs, spill) = (folder.path().join("runs"), folder.path().join("spill"));
+    let mut config = with_spill(&runs, &spill, 1 << 30, Some(plan));
+    (config.write.file_bytes, config.write.sync_interval_ns) = (1 << 20, 2_000_000);
+    let mut detector = Detector::start(config.clone());
+    detector.send(20);
+    control.fail_syncs(Some(libc::EIO));
+    detector.send_on(50);
+    detector.wait(|recorder| is_told_of_a_fault(&recorder.snapshot()));
+    // All that the folder has not confirmed is in the spill then.
+    let summary = detector.stop();
+    let forwarding = Forwarding::start(&config, &Arc::default()).unwrap();
+    wait_while(|| std::fs::read_dir(&spill).unwrap().next().is_some());
+    drop(forwarding);
+    let received = total(&summary, Entry::FragmentsReceived);
+    assert!(check_read_once(&summary.folder, received, "forwarded") > 0);
+}
+
+/// Fragments that were spilled, and forwarded.
+fn moved(snapshot: &Snapshot) -> [u64; 2] {
+    let total = snapshot.targets[0].ledger.total();
+    [Entry::FragmentsSpilled, Entry::FragmentsForwarded].map(|entry| total[entry])
+}
+
+/// Whether all that was received is recorded, and nothing is in the spill any more.
+fn is_in_folder(recorder: &Recorder) -> bool {
+    let snapshot = recorder.snapshot();
+    let [spilled, forwarded] = moved(&snapshot);
+    spilled == forwarded && is_settled(&snapshot)
+}
+
+/// Nothing is unconfirmed, and each frame is read once. Returns how many are there twice.
+fn check_confirmed(summary: &RunSummary, what: &str) -> usize {
+    let received = total(summary, Entry::FragmentsReceived);
+    let books = [Entry::FragmentsRecorded, Entry::FragmentsDurable, Entry::FragmentsUnconfirmed];
+    let books = books.map(|entry| total(summary, entry));
+    assert_eq!(books, [received, received, 0], "{what}");
+    assert_readable(summary, Verdict::Balanced);
+    check_read_once(&summary.folder, received, what)
+}
+
+/// A run has all numbers, and so many fragments of two sources: also if a power cut takes the
+/// frames that were written again. Returns how many of these there are.
+fn check_read_once(folder: &Path, received: u64, what: &str) -> usize {
+    let run = Run::open(folder).unwrap();
+    let audited = audit(&run).unwrap();
+    assert!(audited.problems.is_empty(), "{what}: {audited:?}");
+    let numbers = run.frames().iter().map(|frame| frame.summary.info.sequence);
+    assert!(numbers.eq(0..run.frames().len() as u64), "{what}");
+    let (mut newest, mut again) = (BTreeMap::new(), Vec::new());
+    for file in run.files() {
+        let bytes = std::fs::read(file.path).unwrap();
+        let reader = FileReader::open(&bytes).unwrap();
+        for frame in reader.frames() {
+            let here = (file.path.to_owned(), frame.offset + frame.frame_bytes / 2);
+            again.extend(newest.insert(frame.info.sequence, here));
+        }
+    }
+    for (path, offset) in &again {
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(&[0; 4_096], *offset).unwrap();
+    }
+    let torn = Run::open(folder).unwrap();
+    let (ledger, problems) = recompute(&torn);
+    assert!(problems.is_empty(), "{what}: {problems:?}");
+    for (events, recorded) in [
+        (run.event_count(), audited.recomputed.total()[Entry::FragmentsRecorded]),
+        (torn.event_count(), ledger.total()[Entry::FragmentsRecorded]),
+    ] {
+        assert_eq!((events, recorded), (received / 2, received), "{what}");
+    }
+    again.len()
 }
 
 /// The frames of a run's files have all numbers, in their order.

@@ -87,6 +87,27 @@ fn files_that_a_resume_has_closed_say_what_their_frames_count() {
 }
 
 #[test]
+fn a_frame_that_was_written_again_counts_once_and_stands_for_a_damaged_one() {
+    let said: fn(Ledger) -> Ledger = |sum| sum;
+    for sum in [None, Some(said)] {
+        let whole = || Recipe { repeats: true, sum, ..recipe() }.make();
+        let columns: Vec<u32> = whole().frames[0][2].1.iter().map(|entry| entry.id).collect();
+        for damaged in std::iter::once(None).chain(columns.into_iter().map(Some)) {
+            let made = whole();
+            if let Some(column) = damaged {
+                made.damage(0, made.offset(0, 2, column));
+            }
+            let places = [place(made.path(), true)];
+            let from = Interrupted::find(&places).and_then(Interrupted::take).expect("goes on");
+            check_required(&made, &from);
+            assert_eq!((from.places[0].events, &from.cut_off), (27, &None), "{damaged:?}");
+            let run = Run::open(made.path()).expect("opens");
+            assert_eq!((run.frames().len(), run.event_count(), run.frames_missing()), (6, 27, 0));
+        }
+    }
+}
+
+#[test]
 fn files_without_frames_behind_one_that_is_gone_are_not_the_runs() {
     for is_gone in [true, false] {
         // The last file has none, and a power cut may have taken the one before it.

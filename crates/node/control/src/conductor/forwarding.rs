@@ -17,7 +17,7 @@ impl Conductor {
     pub(crate) fn forward(&mut self) {
         // The threads of the configuration before give up its folders first.
         drop(self.forwarding.take());
-        match Forwarding::start(&self.configuration.recorder) {
+        match Forwarding::start(&self.configuration.recorder, &self.shared.forwarded_bytes) {
             Ok(forwarding) => self.forwarding = Some(forwarding),
             Err(error) => tracing::error!(%error, "what is left in spills is not forwarded"),
         }

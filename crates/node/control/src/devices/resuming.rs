@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use catchment_catalog::{CatalogError, Remark, RunRow};
 use catchment_model::RunId;
 use catchment_net::run_of_timer;
-use catchment_recorder::{ADMITTED, Recorder, RecorderConfig, RecorderError, TargetConfig};
+use catchment_recorder::{
+    ADMITTED, ForwardWait, Recorder, RecorderConfig, RecorderError, TargetConfig,
+};
 use catchment_storage::{CaughtUp, Resumable, ResumedPlace};
 use catchment_telemetry::utc_now;
 
@@ -60,7 +62,9 @@ impl Recording {
         let emulated = job.configuration.emulates();
         let run_id = row.id.or(config.run_id);
         let config = RecorderConfig { run_number: row.number, run_id, emulated, ..config.clone() };
-        let written_ns = match Recorder::last_written_ns(&config, &name) {
+        let left = resume.saturating_sub(self.since.elapsed());
+        let wait = ForwardWait { within: left, bytes: &self.shared.forwarded_bytes };
+        let written_ns = match Recorder::last_written_ns(&config, &name, &wait) {
             Ok(Some(written_ns)) => written_ns,
             // All is at the front-ends: it goes on from its beginning.
             Ok(None) if self.is_of_catalogue(&row, &config) => row.started.unwrap_or(row.taken).0,

@@ -16,7 +16,8 @@ fn node() -> TargetConfig {
 
 fn asked(config: &RecorderConfig) -> Result<Vec<(usize, String)>, String> {
     let targets = config.targets();
-    let all = AskedNode::all_of(config, &targets, "run-1").map_err(|error| error.to_string())?;
+    let all =
+        AskedNode::all_of(config, &targets, "run-1", None).map_err(|error| error.to_string())?;
     Ok(all.into_iter().map(|one| (one.target, one.name)).collect())
 }
 
@@ -81,7 +82,7 @@ fn the_run_goes_on_where_the_node_says_above_its_epoch_and_generation() {
         let here = TargetConfig { required: false, ..here };
         let config = config(vec![node(), here]);
         let targets = config.targets();
-        let [asked] = &AskedNode::all_of(&config, &targets, "run-1").unwrap()[..] else {
+        let [asked] = &AskedNode::all_of(&config, &targets, "run-1", None).unwrap()[..] else {
             panic!("one node")
         };
         let left = NodeLeft::read(said(), 12, generation).unwrap();

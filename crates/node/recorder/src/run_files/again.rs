@@ -1,9 +1,15 @@
-//! Frames that were not written to a file and are held: they come again, with all behind them,
-//! since a target with a spill has its frames in the order of their numbers (`in_files.rs`).
+//! Frames that were not written to a file, or may not be durable there, and are held: they come
+//! again, with all behind them, since a target with a spill has its frames in the order of their
+//! numbers (`in_files.rs`).
 //!
 //! ```text
 //! file 3: 48  49  50 failed, 51 | file 4, begun meanwhile: 52  53   | file 5: 50  51  52  53  54
 //! ```
+//!
+//! If the write of frame 50 failed, files 3 and 4 have nothing from there on. If it is the end of
+//! file 3 that failed, they have what was written, as far as it outlives a power cut: readers take
+//! one copy. Only its end says that, since syncs fail after a failed write, too, and the frames
+//! before that may be durable.
 
 use catchment_agent::FolderStore;
 use catchment_writer::StoreFile;
@@ -26,6 +32,29 @@ impl<S: FolderStore> RunFiles<S> {
         if !is_held {
             return;
         }
+        if self.leave_behind(index) && !self.use_ahead(2 * self.limits.frame_bytes) {
+            let reason = "frames that could not be written wait for the next file".to_owned();
+            self.folder_fails(reason);
+        }
+    }
+
+    /// The end of a file has failed. If its frames are held, those that are not durable come again,
+    /// and files that have frames behind these get no more. With each further such file the next
+    /// one is tried later: a disk that makes nothing durable gets some frames once more each time.
+    /// Returns false if all of them are durable, or come again already.
+    pub(super) fn not_confirmed(&mut self, ended: &OpenFile) -> bool {
+        let Some(held) = self.ledger.held() else { return true };
+        let is_lacking = held.not_confirmed(ended.id);
+        if is_lacking {
+            self.unconfirmed = self.unconfirmed.saturating_add(1);
+            self.leave_behind(ended.index);
+        }
+        is_lacking
+    }
+
+    /// Leaves the files that have frames and are younger than that: what is on its way there comes
+    /// again. Returns whether the present file is one of them.
+    fn leave_behind(&mut self, index: u32) -> bool {
         let is_behind = |file: &OpenFile| file.index > index && file.has_frames();
         let leaves = self.files.current.as_ref().is_some_and(is_behind);
         if leaves {
@@ -34,10 +63,24 @@ impl<S: FolderStore> RunFiles<S> {
         for file in self.files.closing.iter_mut().filter(|file| is_behind(file)) {
             (file.failed, file.attached.comes_again) = (true, true);
         }
-        if leaves && !self.use_ahead(2 * self.limits.frame_bytes) {
-            let reason = "frames that could not be written wait for the next file".to_owned();
-            self.folder_fails(reason);
-        }
+        leaves
+    }
+
+    /// Whether a file of which a sync has failed has not ended: it is not known from where on held
+    /// frames come again, if they do. Those behind it wait for that: otherwise they would be
+    /// written to file after file.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.files.closing.iter().any(|file| self.has_doubts(file))
+    }
+
+    /// Whether that file, whose frames are held, has not all that was written to it.
+    pub(super) fn has_doubts(&self, file: &OpenFile) -> bool {
+        file.attached.sync_failed && self.ledger.is_holding()
+    }
+
+    /// Whether the folder may show frames that are not durable there, and come again.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.unconfirmed > 0 || self.is_in_doubt()
     }
 
     /// The header of a file is not written: the file will be deleted. If its frames come again, so

@@ -1,6 +1,7 @@
-//! The fault of a target's folder: from a failure until something was written again. That another
-//! file could be made says little: a folder that is full, or whose disk fails, may have room for
-//! its name, and each second there is another try.
+//! The fault of a target's folder: from a failure until something was written again, and synced if
+//! held frames come again because that was not. That another file could be made says little: a
+//! folder that is full, or whose disk fails, may have room for its name, and each second there is
+//! another try.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,7 +9,8 @@ use catchment_agent::FolderStore;
 use catchment_writer::StoreFile;
 
 use super::RunFiles;
-use crate::file_steps::{End, RETRY_NS};
+use crate::file::OpenFile;
+use crate::file_steps::{End, RETRY_DOUBLED_MAX, RETRY_NS};
 
 impl<S: FolderStore> RunFiles<S> {
     /// The folder is in fault, unless recording goes on in another one, whose file is made now.
@@ -20,7 +22,8 @@ impl<S: FolderStore> RunFiles<S> {
             }
             return;
         }
-        self.retry_at_ns = self.now_ns + RETRY_NS;
+        let doubled = self.unconfirmed.saturating_sub(1).min(RETRY_DOUBLED_MAX);
+        self.retry_at_ns = self.now_ns + (RETRY_NS << doubled);
         match &self.files.current {
             // An older file failed while it was being closed; the current one is intact.
             Some(file) if file.header_recorded && !self.ledger.is_in_fault() => {
@@ -44,8 +47,26 @@ impl<S: FolderStore> RunFiles<S> {
     pub(super) fn has_written(&mut self, id: StoreFile, is_frame: bool) {
         let file = self.files.file(id);
         let is_proof = is_frame || self.framed != Some(file.file_id);
-        if is_proof && !file.attached.is_left_in_fault {
+        if is_proof && !file.attached.is_left_in_fault && !self.is_unconfirmed() {
             self.ledger.folder_writes();
+        }
+    }
+
+    /// A sync of that file has succeeded: what is written to it becomes durable.
+    pub(super) fn has_synced(&mut self, id: StoreFile) {
+        if self.unconfirmed > 0 && !self.files.file(id).attached.is_left_in_fault {
+            self.unconfirmed = 0;
+            self.has_written(id, true);
+        }
+    }
+
+    /// Nothing more becomes of a file. If it was in doubt, the header of the present one, or frames
+    /// in it, may have been written meanwhile.
+    pub(super) fn has_ended(&mut self, ended: &OpenFile) {
+        let begun = self.files.current.as_ref().filter(|file| file.header_recorded);
+        if let Some(file) = begun.filter(|_| self.has_doubts(ended)) {
+            let (id, has_frames) = (file.id, file.recorded_end > file.header_bytes());
+            self.has_written(id, has_frames);
         }
     }
 }

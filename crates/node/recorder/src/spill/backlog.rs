@@ -70,6 +70,7 @@ impl Backlog {
             Next::End => return Err(AllRead),
         };
         self.next = frame.end();
+        self.spill.counts.frame_read(frame.bytes());
         Ok(Some(frame))
     }
 
@@ -105,6 +106,7 @@ impl Backlog {
             match self.spill.read(self.next) {
                 Next::Frame(frame) => {
                     self.next = frame.end();
+                    self.spill.counts.frame_read(frame.bytes());
                     return Some(*frame);
                 }
                 Next::Missing(until) => {

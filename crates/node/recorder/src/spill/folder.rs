@@ -4,7 +4,9 @@
 //! The run's files are ended first, as those of any recorder that was killed: cut behind their last
 //! whole frame, closed, and synced. That frame says where to go on, so that nothing is written
 //! twice, also if this program is killed, too. Files of the spill are removed once what they have
-//! is synced in the folder. A folder that has less than what was there when the frames were spilled
+//! is synced in the folder: if that fails, what was not synced is cut off, and forwarded again.
+//! What the folder shows although it failed to make it durable, as the spill says, is written
+//! again, and counts once. A folder that has less than what was there when the frames were spilled
 //! gets nothing: the hole would stay. Nor does one whose file system has no locks, of a run that
 //! ended while the folder hung: its disk may write there still.
 //!
@@ -24,6 +26,7 @@ use catchment_storage::{Interrupted, Resumable, ResumedPlace, RunPlace, StorageE
 use super::backlog::AllRead;
 use super::writer::SpillWriter;
 use super::{Backlog, Identity, Spill};
+use crate::store_feed::Outgoing;
 
 /// Bytes that are written before they are synced.
 const SYNC_BYTES: u64 = 16 << 20;
@@ -55,12 +58,23 @@ struct Files {
     next_index: u32,
     /// What the frames of the files count that are closed.
     before: Ledger,
+    /// Frames below that number were there before, and what those count that are written again to
+    /// the present file.
+    shown: u64,
+    again: Ledger,
     /// Bytes that are not synced.
     unsynced: u64,
+    /// The present file, or one that could not be closed, and its bytes that are synced.
+    synced: Option<Synced>,
     /// The present file, until it has a frame and is listed.
     blank: Option<Blank>,
     /// Whether the last file says that the run has ended.
     marks_end: bool,
+}
+
+struct Synced {
+    path: PathBuf,
+    bytes: u64,
 }
 
 /// A file without frames, which no list names.
@@ -102,6 +116,7 @@ impl ToFolder {
                 let written = self.write(&mut files, now_ns, say);
                 if written.is_err() {
                     files.remove_blank();
+                    self.cut_unsynced(&mut files);
                 }
                 written.map(|is_over| (files, is_over))
             }
@@ -118,10 +133,11 @@ impl ToFolder {
 
     /// What is left of it, and the number below which all is durable in the folder.
     pub(super) fn into_spill(mut self) -> (Spill, u64) {
-        if let Some(files) = &mut self.files
-            && files.close(&self.folder).is_ok()
-        {
-            self.durable = self.backlog.next();
+        if let Some(mut files) = self.files.take() {
+            match files.close(&self.folder) {
+                Ok(()) => self.durable = self.backlog.next(),
+                Err(_) => self.cut_unsynced(&mut files),
+            }
         }
         (self.backlog.spill, self.durable)
     }
@@ -183,11 +199,10 @@ impl ToFolder {
         if ledger.sources.is_empty() {
             ledger = Ledger::new(header.schema.sources.len());
         }
-        self.durable = left.sequence;
-        self.backlog.go_on_at(left.sequence, None);
-        let writer = SpillWriter::new(&header);
-        let (before, unsynced, blank) = (ledger, 0, None);
-        Ok(Files { header, writer, next_index, before, unsynced, blank, marks_end })
+        let shown = left.sequence;
+        self.durable = self.backlog.spill.doubted_from().map_or(shown, |from| from.min(shown));
+        self.backlog.go_on_at(self.durable, None);
+        Ok(Files { next_index, shown, marks_end, ..Files::behind(header, ledger) })
     }
 
     /// Writes the next frame. Whether there is none, and all are durable.
@@ -201,14 +216,14 @@ impl ToFolder {
         match self.backlog.read(say) {
             Ok(Some(frame)) => {
                 files.begin(&self.folder, now_ns).map_err(failed)?;
-                files.writer.write(&frame).map_err(failed)?;
+                files.write(&frame).map_err(failed)?;
                 files.list_begun(&self.folder).map_err(failed)?;
                 files.unsynced += frame.bytes();
                 let is_full = files.writer.file_bytes() >= Some(self.file_bytes);
                 if is_full {
                     files.close(&self.folder).map_err(failed)?;
                 } else if files.unsynced >= SYNC_BYTES {
-                    files.writer.sync().map_err(failed)?;
+                    files.sync().map_err(failed)?;
                 } else {
                     return Ok(false);
                 }
@@ -229,6 +244,15 @@ impl ToFolder {
         }
     }
 
+    /// Cuts off what may not be durable of the present file, which is forwarded again: otherwise
+    /// whoever goes on behind the last frame that can be read would believe in it.
+    fn cut_unsynced(&mut self, files: &mut Files) {
+        // If both fail, what can be read counts.
+        if files.cut_unsynced().is_err() {
+            let _written = self.backlog.spill.set_doubt(self.durable);
+        }
+    }
+
     /// All that was read is durable in the folder.
     fn synced(&mut self, now_ns: u64, say: &mut dyn FnMut(String)) {
         self.durable = self.backlog.next();
@@ -237,6 +261,22 @@ impl ToFolder {
 }
 
 impl Files {
+    /// Behind frames that have these counts.
+    fn behind(header: FileHeader, before: Ledger) -> Self {
+        Self {
+            writer: SpillWriter::new(&header),
+            next_index: 0,
+            shown: 0,
+            again: Ledger::new(before.sources.len()),
+            header,
+            before,
+            unsynced: 0,
+            synced: None,
+            blank: None,
+            marks_end: false,
+        }
+    }
+
     /// Begins a file, unless there is one.
     fn begin(&mut self, folder: &Path, now_ns: u64) -> io::Result<()> {
         if self.writer.file_bytes().is_some() {
@@ -250,9 +290,10 @@ impl Files {
         let begun = self.writer.begin(path.clone(), &header);
         // One that could not be made may be another's.
         if self.writer.file_bytes().is_some() {
-            self.blank = Some(Blank { path, index, file_id });
+            self.blank = Some(Blank { path: path.clone(), index, file_id });
         }
         begun?;
+        self.synced = self.writer.file_bytes().map(|bytes| Synced { path, bytes });
         (self.next_index, self.marks_end) = (index + 1, false);
         Ok(())
     }
@@ -266,9 +307,35 @@ impl Files {
     /// Removes the present file if it has no frame: each further try makes one of its own.
     fn remove_blank(&mut self) {
         if let Some(blank) = self.blank.take() {
+            self.synced = None;
             // If it cannot be removed, it is ended as those of a recorder that was killed.
             let _removed = self.writer.remove(&blank.path);
         }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.writer.sync()?;
+        let bytes = self.writer.file_bytes();
+        for (synced, bytes) in self.synced.iter_mut().zip(bytes) {
+            synced.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Cuts off what is not synced of the present file, or of one that could not be closed.
+    fn cut_unsynced(&mut self) -> io::Result<()> {
+        self.writer.abandon();
+        let Some(Synced { path, bytes }) = self.synced.take() else { return Ok(()) };
+        OpenOptions::new().write(true).open(path)?.set_len(bytes)
+    }
+
+    fn write(&mut self, frame: &Outgoing) -> io::Result<()> {
+        let before = (frame.end() <= self.shown).then(|| self.writer.frames().clone());
+        self.writer.write(frame)?;
+        if let Some(before) = before {
+            self.again.add(&self.writer.frames().since(&before));
+        }
+        Ok(())
     }
 
     /// Closes the present file, if there is one, behind which the run may go on.
@@ -289,11 +356,13 @@ impl Files {
     /// Closes the present file, if there is one.
     fn close_with(&mut self, folder: &Path, run_ended: bool) -> io::Result<()> {
         if self.writer.file_bytes().is_some() {
-            self.before.add(self.writer.frames());
+            let again = std::mem::replace(&mut self.again, Ledger::new(self.before.sources.len()));
+            self.before.add(&self.writer.frames().since(&again));
             for source in &mut self.before.sources {
                 source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
             }
             let bytes = self.writer.close_with(&self.before, run_ended)?;
+            self.synced = None;
             let index = self.next_index - 1;
             self.marks_end = run_ended;
             self.list_begun(folder)?;
@@ -312,6 +381,7 @@ impl Files {
 mod tests {
     use std::sync::Arc;
 
+    use catchment_frame::{FileReader, FrameInfo};
     use catchment_model::RunId;
     use catchment_storage::Run;
 
@@ -325,10 +395,8 @@ mod tests {
         let config = RecorderConfig::new("".into(), vec![source]);
         let schema = Arc::new(schema(&config).unwrap());
         let header = OfRun::of(&config).header(RunId([7; 16]), &schema, 0);
-        let writer = SpillWriter::new(&header);
         let before = Ledger::new(header.schema.sources.len());
-        let (next_index, unsynced, blank, marks_end) = (0, 0, None, false);
-        Files { header, writer, next_index, before, unsynced, blank, marks_end }
+        Files::behind(header, before)
     }
 
     #[test]
@@ -343,6 +411,37 @@ mod tests {
         }
         drop(files);
         assert!(Run::open(&folder).unwrap().ended());
+    }
+
+    #[test]
+    fn what_was_not_synced_is_cut_off() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("run");
+        std::fs::create_dir(&folder).unwrap();
+        let frame = |sequence| Outgoing {
+            info: FrameInfo { sequence, ..FrameInfo::EMPTY },
+            item: None,
+            columns_max: 0,
+            bytes_max: 0,
+            columns: Vec::new(),
+            ledger: Some(Vec::new()),
+        };
+        let numbers = || {
+            let bytes = std::fs::read(folder.join("run-00000.catch")).unwrap();
+            let reader = FileReader::open(&bytes).unwrap();
+            reader.frames().iter().map(|frame| frame.info.sequence).collect::<Vec<_>>()
+        };
+        let mut files = files();
+        files.begin(&folder, 1).unwrap();
+        (0..2).for_each(|number| files.writer.write(&frame(number)).unwrap());
+        files.sync().unwrap();
+        files.writer.write(&frame(2)).unwrap();
+        assert_eq!(numbers(), [0, 1, 2]);
+        // The second time there is nothing to cut.
+        for _ in 0..2 {
+            files.cut_unsynced().unwrap();
+            assert_eq!(numbers(), [0, 1]);
+        }
     }
 
     #[test]

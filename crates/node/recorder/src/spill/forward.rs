@@ -16,7 +16,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Entropy as _, Work};
 use catchment_disk::list_folder;
@@ -96,11 +96,12 @@ struct Problems {
 }
 
 impl Forwarding {
-    /// Forwards what is left in the spills of that configuration's targets.
+    /// Forwards what is left in the spills of that configuration's targets. `bytes` counts what is
+    /// on its way, or was; some of it more than once.
     ///
     /// # Errors
     /// The system has no thread.
-    pub fn start(config: &RecorderConfig) -> io::Result<Self> {
+    pub fn start(config: &RecorderConfig, bytes: &Arc<AtomicU64>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let threads =
             Threads::new(Clock::start(), Arc::new(ThreadTimes::default()), Arc::new(Events));
@@ -112,7 +113,7 @@ impl Forwarding {
                 config: spill.clone(),
                 place: target.place.clone(),
                 file_bytes: config.write.file_bytes,
-                counts: Arc::default(),
+                counts: Arc::new(SpillCounts::forwarding(bytes)),
                 problems: Mutex::default(),
             });
             let forwarder = Forwarder {

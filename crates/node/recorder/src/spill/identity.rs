@@ -18,6 +18,8 @@
 //!                             below the second, that cannot be read, and are counted
 //! file 3 63-90 12             of several nodes: the file with index 3 is closed, and has 12 frames
 //!                             with numbers from 63 on, below 90; the last line of a file counts
+//! doubt 50                    added when the folder has failed to make what it has durable: it
+//!                             may show frames from that number on, and lack them after a power cut
 //! end 1234                    added when the run has ended: the number behind its last frame
 //! forwarded                   added when the node has all that could be sent
 //! ```
@@ -93,6 +95,8 @@ pub(crate) struct StreamLock {
     pub(crate) end: Option<u64>,
     /// What was spilled below that number is durable at nodes; none if no program wrote it.
     pub(crate) below: Option<u64>,
+    /// From which number on what the folder has may not be durable there, if any.
+    pub(crate) doubt: Option<u64>,
     /// Whether the node has all that could be sent.
     pub(crate) is_forwarded: bool,
     /// Whether this program has made it.
@@ -155,6 +159,7 @@ impl StreamLock {
             identity,
             end: None,
             below: None,
+            doubt: None,
             is_forwarded: false,
             is_new: true,
             lost: Vec::new(),
@@ -187,16 +192,18 @@ impl StreamLock {
         }
         let mut text = Vec::new();
         (&mut file).take(BYTES_MAX).read_to_end(&mut text)?;
-        let Parsed { identity, end, below, lost, files, is_forwarded, pid } = match parse(&text) {
+        let parsed = match parse(&text) {
             Ok(parsed) => parsed,
             Err(problem) => return Ok(Found::Foreign(format!("its {LOCK_NAME} {problem}"))),
         };
+        let Parsed { identity, end, below, doubt, lost, files, is_forwarded, pid } = parsed;
         let bytes = whole_lines(&text).len();
         let torn_at = (bytes < text.len()).then_some(bytes as u64);
         Ok(Found::Stream(Box::new(Self {
             identity,
             end,
             below,
+            doubt,
             is_forwarded,
             is_new: false,
             lost,
@@ -231,6 +238,18 @@ impl StreamLock {
     pub(crate) fn set_end(&mut self, end: u64) -> io::Result<()> {
         self.write(&format!("end {end}\n"))?;
         self.end = Some(end);
+        Ok(())
+    }
+
+    /// From that number on what the folder has may not be durable there, unless it said so before.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn set_doubt(&mut self, from: u64) -> io::Result<()> {
+        if self.doubt.is_none() {
+            self.write(&format!("doubt {from}\n"))?;
+            self.doubt = Some(from);
+        }
         Ok(())
     }
 
@@ -410,6 +429,7 @@ struct Parsed {
     identity: Identity,
     end: Option<u64>,
     below: Option<u64>,
+    doubt: Option<u64>,
     lost: Vec<Range<u64>>,
     files: BTreeMap<u32, ListedFile>,
     is_forwarded: bool,
@@ -460,13 +480,14 @@ fn parse(text: &[u8]) -> Result<Parsed, String> {
     };
     let end = find("end").map(|text| number("end", text)).transpose()?;
     let below = find("below").map(|text| number("below", text)).transpose()?;
+    let doubt = find("doubt").map(|text| number("doubt", text)).transpose()?;
     let pid = find("pid").and_then(|text| text.parse().ok());
     let lost = lines.iter().filter(|(key, _)| *key == "lost");
     let lost = lost.filter_map(|line| range_of(line.1)).collect();
     let files = lines.iter().filter(|(key, _)| *key == "file");
     let files = files.filter_map(|line| listed_file(line.1)).collect();
     let is_forwarded = find("forwarded").is_some();
-    Ok(Parsed { identity, end, below, lost, files, is_forwarded, pid })
+    Ok(Parsed { identity, end, below, doubt, lost, files, is_forwarded, pid })
 }
 
 #[cfg(test)]
@@ -494,6 +515,8 @@ mod tests {
         lock.set_end(40).unwrap();
         lock.set_below(20).unwrap();
         lock.set_below(10).unwrap();
+        lock.set_doubt(30).unwrap();
+        lock.set_doubt(31).unwrap();
         lock.set_lost(20..22);
         lock.set_lost(5..8);
         lock.set_lost(8..9);
@@ -506,8 +529,8 @@ mod tests {
             panic!("it is a stream")
         };
         assert_eq!(
-            (&found.identity, found.end, found.below, found.is_forwarded),
-            (&identity(), Some(40), Some(20), false)
+            (&found.identity, found.end, found.below, found.doubt, found.is_forwarded),
+            (&identity(), Some(40), Some(20), Some(30), false)
         );
         assert_eq!(found.uncounted(0, 30), 30 - 7 - 2);
         assert_eq!((found.uncounted(6, 9), found.uncounted(11, 13)), (0, 1));

@@ -160,6 +160,7 @@ impl<S: FolderStore> Target<S> {
             return 0;
         }
         let done = self.hold_items() + self.settle_held() + self.spill_waiting();
+        self.doubt_folder();
         self.show_folder();
         done
     }
@@ -170,6 +171,22 @@ impl<S: FolderStore> Target<S> {
         let stuck_ns = self.now_ns.saturating_sub(holding.stuck_ns);
         let hangs = holding.is_forwarding() && stuck_ns >= holding.patience_ns;
         self.files.ledger().look_at_spill(hangs);
+    }
+
+    /// Has the spill say it if the folder may show frames that are not durable there: whoever
+    /// forwards them to it would believe in what it reads.
+    fn doubt_folder(&mut self) {
+        let Some(holding) = &mut self.holding else { return };
+        let Holding { backlog, durable, spill_at_ns, .. } = &mut **holding;
+        if let Some(backlog) = backlog
+            && self.files.is_unconfirmed()
+            && self.now_ns >= *spill_at_ns
+            && let Err(error) = backlog.spill.set_doubt(*durable)
+        {
+            *spill_at_ns = self.now_ns + RETRY_NS;
+            let text = format!("the spill does not say that the folder has failed: {error}");
+            self.files.ledger().warn_once(text);
+        }
     }
 
     fn hold_items(&mut self) -> u64 {
@@ -389,6 +406,7 @@ impl<S: FolderStore> Target<S> {
     /// The target has ended: leaves what is spilled to the forwarder, or removes the spill if
     /// nothing is.
     pub(super) fn end_holding(&mut self) {
+        self.doubt_folder();
         let Some(holding) = &mut self.holding else { return };
         let Some(backlog) = holding.backlog.take() else { return };
         let ledger = self.files.ledger();

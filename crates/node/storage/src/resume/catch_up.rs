@@ -456,7 +456,8 @@ impl Copies {
             source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
         }
         let found = Found { path, reader, header_from: None };
-        let kept = Kept { found, frames, sum: Some(sum), is_durable: false };
+        let sum = Some(sum);
+        let kept = Kept { found, frames, sum, is_in_table: false, is_durable: false };
         let bytes = kept.close(&copied.ledger, &positions)?;
         copied.bytes += bytes;
         copied.caught_up = CaughtUp { place: holder, frames: frames as u64, bytes };

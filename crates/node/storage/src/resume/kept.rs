@@ -1,9 +1,7 @@
 //! What is kept of a file of an interrupted run, and how it is closed behind that.
 
-use std::collections::BTreeSet;
-
 use catchment_disk::EditFile;
-use catchment_frame::{FrameKind, Positions, close_behind, frame_ledger};
+use catchment_frame::{FrameKind, FrameSummary, Positions, close_behind, frame_ledger};
 use catchment_model::Ledger;
 
 use super::ResumedPlace;
@@ -19,12 +17,14 @@ pub(super) struct Kept {
     pub(super) frames: usize,
     /// The sum of what these count; none if the file is closed, loses none, and has a whole table.
     pub(super) sum: Option<Ledger>,
+    /// Whether that sum was in the file's table.
+    pub(super) is_in_table: bool,
     pub(super) is_durable: bool,
 }
 
 impl Kept {
-    /// Adds its first frames, which are kept, to those of the place, and what they count. An item
-    /// that stands in one of the files before it, too, is there already.
+    /// Adds its first frames, which are kept, to those of the place, and what they count. One that
+    /// stands in one of the files before it, too, is there already.
     pub(super) fn new(
         (found, is_durable): (Found, bool),
         frames: usize,
@@ -39,26 +39,41 @@ impl Kept {
         if place.ledger.sources.is_empty() {
             place.ledger = Ledger::new(sources);
         }
-        let sum_of = |frames: &mut dyn Iterator<Item = usize>| {
-            let mut sum = Ledger::new(sources);
-            frames.for_each(|frame| sum.add(&frame_ledger(reader, frame).0));
-            sum
-        };
         // Where a table has no sum, or a damaged one, the frames have it.
         let listed = loses_none.then(|| reader.frames_ledger().ok().flatten()).flatten();
-        let sum = listed.unwrap_or_else(|| sum_of(&mut (0..frames)));
-        let again = items_again(before, &found, frames);
-        place.ledger.add(&sum.since(&sum_of(&mut again.iter().copied())));
-        let new = (0..frames).filter(|frame| !again.contains(frame));
-        place.frames += (frames - again.len()) as u64;
-        place.events += rows_of(new.map(|frame| reader.frames()[frame].info), FrameKind::Events);
-        Self { found, frames, sum: (!is_whole).then_some(sum), is_durable }
+        let is_in_table = listed.is_some();
+        let sum = listed.unwrap_or_else(|| {
+            let mut sum = Ledger::new(sources);
+            (0..frames).for_each(|frame| sum.add(&frame_ledger(reader, frame).0));
+            sum
+        });
+        let events = |frames: &[FrameSummary]| {
+            rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events)
+        };
+        place.ledger.add(&sum);
+        place.frames += frames as u64;
+        place.events += events(&reader.frames()[..frames]);
+        for (frame, older, at) in again(before, &found, frames) {
+            // Of a damaged one, a sum that was in no table has what can be read.
+            let counts = match older.is_in_table {
+                true => frame_ledger(reader, frame).0,
+                false => frame_ledger(&older.found.reader, at).0,
+            };
+            place.ledger = place.ledger.since(&counts);
+            place.frames -= 1;
+            place.events -= events(&reader.frames()[frame..=frame]);
+        }
+        Self { found, frames, sum: (!is_whole).then_some(sum), is_in_table, is_durable }
+    }
+
+    pub(super) fn first_frames(&self) -> &[FrameSummary] {
+        &self.found.reader.frames()[..self.frames]
     }
 
     /// Cuts the file behind the frames that are kept and closes it; one that is closed, loses none
     /// and has a whole table stays as it is. Returns its length.
     pub(super) fn close(self, total: &Ledger, positions: &Positions) -> Result<u64, StorageError> {
-        let Self { found: Found { path, reader, .. }, frames: kept, sum, is_durable } = self;
+        let Self { found: Found { path, reader, .. }, frames: kept, sum, is_durable, .. } = self;
         let (frames, file_bytes) = (reader.frames(), reader.file_bytes());
         let Some(sum) = sum else {
             if !is_durable {
@@ -89,23 +104,29 @@ impl Kept {
     }
 }
 
-/// The frames of a file of a part, of the first ones, that are items of a file before it, too: its
-/// folder was left out, and is back.
-fn items_again(before: &[Kept], found: &Found, frames: usize) -> BTreeSet<usize> {
+/// Of the first frames of a file, those that a file before it has, too, which one, and where: items
+/// of a part whose folder was left out, and is back, or frames that were written again because
+/// nobody knew whether they were durable.
+fn again<'a>(before: &'a [Kept], found: &Found, frames: usize) -> Vec<(usize, &'a Kept, usize)> {
     let begins = |found: &Found| found.reader.header().part.map(|part| part.first_item);
-    let of = |file: &Kept, item: u64| {
-        let index = usize::try_from(item.checked_sub(begins(&file.found)?)?).ok()?;
-        let frame = file.found.reader.frames()[..file.frames].get(index)?;
-        Some((frame.info.sequence, frame.info.kind))
+    // These rise within a file: the items of a part, or the numbers of frames.
+    let order = |found: &Found, frame: usize| {
+        let number = found.reader.frames()[frame].info.sequence;
+        begins(found).map_or(number, |first| first.saturating_add(frame as u64))
     };
-    let end = |file: &Kept| Some(begins(&file.found)?.saturating_add(file.frames as u64));
-    let first = begins(found).unwrap_or(u64::MAX);
-    let end = before.iter().filter_map(end).max().unwrap_or(0);
-    let shared = end.saturating_sub(first).min(frames as u64) as usize;
-    let is_again = |&frame: &usize| {
-        let (info, item) = (found.reader.frames()[frame].info, first + frame as u64);
+    let find = |older: &'a Kept, frame: usize| {
+        let (frames, own) = (older.first_frames(), order(found, frame));
+        let at = match begins(&older.found) {
+            Some(first) => usize::try_from(own.checked_sub(first)?).ok()?,
+            None => frames.binary_search_by_key(&own, |one| one.info.sequence).ok()?,
+        };
         // Other frames may have got the numbers of items that were not durable.
-        before.iter().any(|file| of(file, item) == Some((info.sequence, info.kind)))
+        let of = |one: &FrameSummary| (one.info.sequence, one.info.kind);
+        (of(frames.get(at)?) == of(&found.reader.frames()[frame])).then_some((frame, older, at))
     };
-    (0..shared).filter(is_again).collect()
+    let last = |older: &Kept| Some(order(&older.found, older.frames.checked_sub(1)?));
+    let newest = before.iter().filter_map(last).max();
+    // As a rule there are none.
+    let shared = (0..frames).take_while(|&frame| Some(order(found, frame)) <= newest);
+    shared.filter_map(|frame| before.iter().find_map(|older| find(older, frame))).collect()
 }

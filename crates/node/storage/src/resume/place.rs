@@ -188,24 +188,23 @@ impl Place {
     /// One above the number of the last frame that follows, and the damaged one behind it, if that
     /// is why.
     fn find_number(&self, synced: u64, before: &Bounds) -> (u64, Option<String>) {
-        let mut end = synced;
+        let (mut end, mut damaged) = (synced, None);
         for ((file, index), FrameSummary { info, .. }) in self.frames() {
             let (first, last) = info.numbers();
-            if last < end || before.has(info) {
+            // What is missing, or damaged, may have been written again, in a younger file.
+            if first > end || last < end || before.has(info) {
                 continue;
             }
             let found = &self.files[file];
-            if first > end {
-                break;
-            }
             if self.is_read(found) && is_bad(found, index) {
                 let path = found.path.display();
-                let damaged = format!("frame {first} in {path} cannot be read as a whole");
-                return (end, Some(damaged));
+                let text = || format!("frame {first} in {path} cannot be read as a whole");
+                damaged.get_or_insert_with(text);
+                continue;
             }
-            end = last.saturating_add(1);
+            (end, damaged) = (last.saturating_add(1), None);
         }
-        (end, None)
+        (end, damaged)
     }
 
     /// The index of a file that is in no folder, if those behind it have frames or items that
@@ -344,7 +343,7 @@ impl Place {
                     break;
                 }
             }
-            end = last.saturating_add(1);
+            end = end.max(last.saturating_add(1));
         }
         end
     }
@@ -422,7 +421,7 @@ impl Place {
                 return Err(StorageError::Stopped);
             }
             place.files.push(file.found.path.clone());
-            let frames = &file.found.reader.frames()[..file.frames];
+            let frames = file.first_frames();
             if let Some((first, last)) = frames.first().zip(frames.last()) {
                 let numbers = (first.info.numbers().0, last.info.numbers().1);
                 let index = file.found.reader.header().file_index;

@@ -15,7 +15,7 @@ fn forwarding(target: &TargetConfig) -> Forwarding {
     let source = SourceConfig::over_session("a".to_owned(), any());
     let mut config = RecorderConfig::new("".into(), vec![source]);
     config.targets = vec![target.clone()];
-    Forwarding::start(&config).unwrap()
+    Forwarding::start(&config, &Arc::default()).unwrap()
 }
 
 fn is_empty(folder: &Path) -> bool {
