@@ -5,7 +5,7 @@ use catchment_model::{Entry, SourceId};
 use crate::cutter::Cutter;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Cut, Discard, Fragment, Matched, Matcher,
-    NumberMatcher, Offsets, SourceNote,
+    NumberConfig, NumberMatcher, Offsets, SourceNote,
 };
 
 /// Builds events from fragments' descriptors, by the rule of a [`Matcher`].
@@ -14,9 +14,9 @@ use crate::{
 /// [`cut`](Self::cut) until there is none, then take [`discarded`](Self::discarded) and
 /// [`counts`](Self::counts).
 ///
-/// Memory is bounded: for each source at most as many descriptors as the window and the released
-/// events have rows, and `parked_max` parked ones. While twice the window's events wait to be cut,
-/// no further ones are released.
+/// Memory is bounded: for each source at most as many descriptors as the open and the released
+/// events have rows, and `parked_max` parked ones. At most twice as many released events wait to
+/// be cut as a frame may have rows ([`Needs`](crate::Needs)).
 #[derive(Debug)]
 pub struct Builder<M: Matcher = NumberMatcher> {
     matcher: M,
@@ -32,9 +32,8 @@ impl Builder {
     ///
     /// # Errors
     /// Settings that cannot be.
-    pub fn new(config: BuilderConfig) -> Result<Self, ConfigError> {
-        let matcher = NumberMatcher::new(&config)?;
-        Self::with_matcher(&config, matcher)
+    pub fn new(config: &BuilderConfig, number: &NumberConfig) -> Result<Self, ConfigError> {
+        Self::with_matcher(config, NumberMatcher::new(config, number)?)
     }
 }
 
@@ -45,7 +44,8 @@ impl<M: Matcher> Builder<M> {
     /// Settings that cannot be.
     pub fn with_matcher(config: &BuilderConfig, matcher: M) -> Result<Self, ConfigError> {
         config.check()?;
-        let (matched, cutter) = (Matched::new(config), Cutter::new(config));
+        let needs = matcher.needs();
+        let (matched, cutter) = (Matched::new(config, &needs), Cutter::new(config, &needs));
         Ok(Self { matcher, matched, cutter, now_ns: 0, finished: false })
     }
 
@@ -98,10 +98,10 @@ impl<M: Matcher> Builder<M> {
     /// A frame's worth of events, when size or time or the end of the run say so. Call it until it
     /// returns none. `reuse` is an earlier cut whose memory may be used; it is kept until needed.
     ///
-    /// A frame has at least one row, at most as many as the window, and its payload exceeds
-    /// `frame_bytes` by less than one event. Only the payload of a single row may exceed
-    /// `catchment_model::limits::COLUMN_BYTES_MAX`. Where `frame_keys_multiple` is set, its keys
-    /// lie between two multiples.
+    /// A frame has at least one row, at most as many as the rule [says](crate::Needs), and its
+    /// payload exceeds `frame_bytes` by less than one event. Only the payload of a single row may
+    /// exceed `catchment_model::limits::COLUMN_BYTES_MAX`. Where the rule says that blocks of keys
+    /// are apart, its keys are of one block.
     pub fn cut(&mut self, now_ns: u64, reuse: Option<Cut>) -> Option<Cut> {
         self.advance(now_ns);
         let mut cut = self.cutter.cut(self.now_ns, self.finished, &mut self.matched, reuse)?;

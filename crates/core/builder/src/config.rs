@@ -1,11 +1,8 @@
 //! Settings of the builder.
 
-use std::collections::BTreeSet;
-
 use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
 
-use crate::OwnedKeys;
-use crate::number::KEY_END;
+use crate::number::{KEY_END, NUMBER_BITS_MAX, NUMBER_BITS_MIN, WINDOW_EVENTS_MIN};
 
 /// Whether events wait for a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -46,16 +43,12 @@ pub enum IncompletePolicy {
     Drop,
 }
 
-/// Settings of a [`Builder`](crate::Builder).
+/// Settings of a [`Builder`](crate::Builder) that every rule has; each has others of its own
+/// ([`NumberConfig`](crate::NumberConfig), [`TimeConfig`](crate::TimeConfig)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuilderConfig {
     /// The sources, by number.
     pub sources: Vec<SourceRole>,
-    /// The keys whose events this builder builds, where several nodes share those of one run.
-    /// Fragments of others are discarded and counted. All by default.
-    pub owned: OwnedKeys,
-    /// How many bits the event number has on the wire, in the fewest of all sources.
-    pub number_bits: u32,
     /// Whether a source promises, by number: its numbers rise, each says that none below it will
     /// follow, and so do its notes ([`Builder::note`](crate::Builder::note)). It votes on nothing.
     /// Empty: none does.
@@ -63,26 +56,9 @@ pub struct BuilderConfig {
     /// The groups in whose events a source is expected, by number, one in each bit; 0: in all, as
     /// where this is empty. Sparse sources are expected in none.
     pub expected_in: Vec<u64>,
-    /// By number: the source whose fragments name the groups of their events, though it does not
-    /// promise. None: the first that promises and names some.
-    pub reference: Option<usize>,
-    /// The sender of each source; senders are numbered without gaps and vote on positions. Empty:
-    /// each source is its own sender.
-    pub voters: Vec<u32>,
-    /// Distance behind the position of its sender within which a number is never a restart, but a
-    /// repetition.
-    pub number_back_max: u64,
     /// How long an event waits for sources that may still deliver it, and after how long without
     /// deliveries a source counts as silent. Precise to an eighth.
     pub timeout_ns: u64,
-    /// How many consecutive keys can be open at a time. A power of two.
-    pub window_events: u64,
-    /// How far behind the position of its sender a fragment may arrive and be waited for; and how
-    /// far ahead of it, or of the quorum, a single number is accepted.
-    pub reorder_events: u64,
-    /// Whether keys that all sources skip alike are always lost, however many they are, as where a
-    /// key is a time.
-    pub skips_are_losses: bool,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
     /// Payload bytes of an event at most. A larger one is dropped when it closes, and its fragments
@@ -93,17 +69,10 @@ pub struct BuilderConfig {
     pub frame_bytes: u64,
     /// Time after which a frame is cut whatever its size.
     pub frame_time_ns: u64,
-    /// Frames are cut at multiples of this key, counted within one cycle of the event numbers, and
-    /// where the numbers restart. None: only size and time cut.
-    pub frame_keys_multiple: Option<u64>,
     /// Payload that open events and parked fragments may hold together, without that of pausable
     /// sources. Beyond it the oldest events that the quorum has passed close, even incomplete ones.
     /// Half of it is for fragments that the quorum has not passed.
     pub waiting_bytes_max: u64,
-    /// Whether memory is admitted event by event before fragments come here, for all sources of an
-    /// event or for none: then what a source has that the others have not reached takes nothing
-    /// that they need, and has no bound of its own.
-    pub is_admitted: bool,
     /// Number of fragments of one source that may be parked.
     pub parked_max: usize,
     /// Whether a source waits where it has no room, by number; empty: none does. Its fragments are
@@ -119,8 +88,6 @@ pub struct BuilderConfig {
     pub edge_ns: u64,
     /// Where the run goes on, if another builder began it.
     pub continues: Option<Continues>,
-    /// Whether a rule that knows no promises takes sparse sources all the same.
-    pub sparse_without_promises: bool,
 }
 
 /// Where a run goes on: events below the closed key are in frames, or were dropped.
@@ -134,40 +101,28 @@ pub struct Continues {
 }
 
 impl BuilderConfig {
-    /// The defaults, for these sources: all keys, 24-bit numbers, 1 s time-out, a window of 262,144
-    /// events, reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete
-    /// events kept, events of any size.
+    /// The defaults, for these sources: 1 s time-out, 1 GiB waiting, frames of 32 MiB or 1 s,
+    /// incomplete events kept, events of any size.
     pub fn new(sources: Vec<SourceRole>) -> Self {
         Self {
             sources,
-            owned: OwnedKeys::all(),
-            number_bits: 24,
             promising: Vec::new(),
             expected_in: Vec::new(),
-            reference: None,
-            voters: Vec::new(),
-            number_back_max: 0,
             timeout_ns: 1_000_000_000,
-            window_events: 262_144,
-            reorder_events: 4_096,
-            skips_are_losses: false,
             incomplete: IncompletePolicy::Keep,
             event_bytes_max: u64::MAX,
             frame_bytes: FRAME_TARGET_BYTES_DEFAULT,
             frame_time_ns: 1_000_000_000,
-            frame_keys_multiple: None,
             waiting_bytes_max: 1 << 30,
-            is_admitted: false,
             parked_max: 262_144,
             pausable: Vec::new(),
             positions: Vec::new(),
             edge_ns: EDGE_NS_DEFAULT,
             continues: None,
-            sparse_without_promises: false,
         }
     }
 
-    /// Checks every setting and their relations.
+    /// Checks every setting and their relations, but for those that a rule has of its own.
     ///
     /// # Errors
     /// The first setting that cannot be.
@@ -179,37 +134,11 @@ impl BuilderConfig {
         if self.sources.iter().all(|&role| role == SourceRole::Disabled) {
             return Err(ConfigError::AllDisabled);
         }
-        if !(NUMBER_BITS_MIN..=NUMBER_BITS_MAX).contains(&self.number_bits) {
-            return Err(ConfigError::NumberBits { got: self.number_bits });
-        }
-        // A number must have one key within the window and around it.
-        let window_max = WINDOW_EVENTS_MAX.min(1 << (self.number_bits - 2));
-        let window = self.window_events;
-        if !window.is_power_of_two() || !(WINDOW_EVENTS_MIN..=window_max).contains(&window) {
-            return Err(ConfigError::Window { got: window, max: window_max });
-        }
-        let sender = |voter: &u32| (*voter as usize) < count;
-        if !self.voters.is_empty() && self.voters.iter().filter(|v| sender(v)).count() != count {
-            return Err(ConfigError::Voters { got: self.voters.len(), sources: count });
-        }
-        let is_sparse = |index: &usize| self.sources[*index] == SourceRole::Sparse;
-        let mut sparse = (0..count).filter(is_sparse);
-        if let Some(index) =
-            sparse.find(|&index| !self.sparse_without_promises && !self.is_promising(index))
-        {
-            return Err(ConfigError::Sparse { index });
-        }
-        if self.reorder_events >= self.window_events {
-            return Err(ConfigError::Reorder { got: self.reorder_events, window });
-        }
         if self.timeout_ns < TIMEOUT_NS_MIN {
             return Err(ConfigError::Timeout { got: self.timeout_ns });
         }
         if self.frame_bytes == 0 {
             return Err(ConfigError::FrameBytes);
-        }
-        if self.frame_keys_multiple == Some(0) {
-            return Err(ConfigError::FrameKeys);
         }
         if let Some(Continues { closed_key, sources }) = &self.continues
             && (*closed_key >= KEY_END || sources.len() != count)
@@ -222,25 +151,9 @@ impl BuilderConfig {
         Ok(())
     }
 
-    /// How many senders have required sources.
-    pub(crate) fn required_voter_count(&self) -> usize {
-        let required = |&index: &usize| self.sources[index] == SourceRole::Required;
-        let required = (0..self.sources.len()).filter(required);
-        required.map(|index| self.voter_of(index)).collect::<BTreeSet<_>>().len()
-    }
-
     /// Whether a source promises.
     pub(crate) fn is_promising(&self, source: usize) -> bool {
         self.promising.get(source).is_some_and(|&promises| promises)
-    }
-
-    /// The sender of a source.
-    pub(crate) fn voter_of(&self, source: usize) -> usize {
-        self.voters.get(source).map_or(source, |&voter| voter as usize)
-    }
-
-    pub(crate) fn voter_count(&self) -> usize {
-        (0..self.sources.len()).map(|source| self.voter_of(source) + 1).max().unwrap_or(0)
     }
 }
 
@@ -350,14 +263,8 @@ pub enum ConfigError {
     },
 }
 
-/// The widest event numbers: keys have 2^14 cycles of them.
-pub const NUMBER_BITS_MAX: u32 = 48;
-/// The shortest window.
-pub const WINDOW_EVENTS_MIN: u64 = 256;
 /// How long marks move the begin of a run by default.
 pub const EDGE_NS_DEFAULT: u64 = 2_000_000_000;
 /// The shortest time-out.
 pub const TIMEOUT_NS_MIN: u64 = 1_000;
-pub(crate) const NUMBER_BITS_MIN: u32 = 16;
-const WINDOW_EVENTS_MAX: u64 = 1 << 24;
 const PARKED_MAX: usize = 1 << 24;

@@ -13,7 +13,7 @@ use catchment_model::limits::COLUMN_BYTES_MAX;
 use crate::expected::row_expects;
 use crate::matched::Accepted;
 use crate::tags::EventTags;
-use crate::{BuilderConfig, Matched, SourceRole};
+use crate::{BuilderConfig, KeyBlocks, Matched, Needs, Row, SourceRole};
 
 /// Consecutive events, cut into columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,19 +93,16 @@ struct CutRules {
     frame_time_ns: u64,
     /// The most rows of a frame.
     rows_max: usize,
-    /// Frames are cut at multiples of this key within a cycle of `cycle_bits` bits.
-    keys_multiple: Option<u64>,
-    cycle_bits: u32,
+    blocks: Option<KeyBlocks>,
 }
 
 impl Cutter {
-    pub fn new(config: &BuilderConfig) -> Self {
+    pub fn new(config: &BuilderConfig, needs: &Needs) -> Self {
         let rules = CutRules {
             frame_bytes: config.frame_bytes.min(COLUMN_BYTES_MAX),
             frame_time_ns: config.frame_time_ns,
-            rows_max: config.window_events as usize,
-            keys_multiple: config.frame_keys_multiple,
-            cycle_bits: config.number_bits,
+            rows_max: needs.rows_max as usize,
+            blocks: needs.blocks,
         };
         Self { rules, spare: None }
     }
@@ -153,30 +150,21 @@ impl CutRules {
                 || now_ns - matched.rows_since_ns >= self.frame_time_ns)
     }
 
-    // Whether released rows reach the multiple of keys at which the first one's frame ends.
+    // Whether released rows reach the end of the first one's block.
     fn has_whole_block(&self, matched: &Matched) -> bool {
-        if self.keys_multiple.is_none() {
-            return false;
-        }
+        let Some(blocks) = self.blocks else { return false };
         let (Some(first), Some(last)) = (matched.rows.front(), matched.rows.back()) else {
             return false;
         };
-        self.block_of(first.key) != self.block_of(last.key + 1)
-    }
-
-    // The frame that a key belongs to where frames end at multiples: the cycle of the numbers, and
-    // the multiple within it.
-    fn block_of(&self, key: u64) -> (u64, u64) {
-        let Some(multiple) = self.keys_multiple else { return (0, 0) };
-        let bits = self.cycle_bits;
-        (key >> bits, (key & ((1 << bits) - 1)) / multiple)
+        blocks.of(first.key) != blocks.of(last.key + 1)
     }
 
     fn rows_of_one_frame(&self, matched: &Matched) -> FrameRows {
         let mut taken = FrameRows::default();
-        let block = matched.rows.front().map(|row| self.block_of(row.key));
+        let block_of = |row: &Row| self.blocks.map(|blocks| blocks.of(row.key));
+        let block = matched.rows.front().map(block_of);
         for row in matched.rows.iter().take(self.rows_max) {
-            let ended = Some(self.block_of(row.key)) != block;
+            let ended = Some(block_of(row)) != block;
             let exceeds = taken.count > 0 && taken.bytes + row.bytes > COLUMN_BYTES_MAX;
             if taken.bytes >= self.frame_bytes || ended || exceeds {
                 break;

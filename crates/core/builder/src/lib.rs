@@ -12,9 +12,10 @@
 //! ```
 //!
 //! ```
-//! use catchment_builder::{Builder, BuilderConfig, Fragment, SourceRole};
+//! use catchment_builder::{Builder, BuilderConfig, Fragment, NumberConfig, SourceRole};
 //!
-//! let mut builder = Builder::new(BuilderConfig::new(vec![SourceRole::Required; 2])).unwrap();
+//! let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+//! let mut builder = Builder::new(&config, &NumberConfig::default()).unwrap();
 //! for source in 0..2 {
 //!     let numbers = 0..10;
 //!     let fragments: Vec<Fragment> =
@@ -49,14 +50,14 @@ mod wanted;
 
 pub use builder::Builder;
 pub use config::{
-    BuilderConfig, ConfigError, Continues, EDGE_NS_DEFAULT, IncompletePolicy, NUMBER_BITS_MAX,
-    SourceRole, TIMEOUT_NS_MIN, WINDOW_EVENTS_MIN,
+    BuilderConfig, ConfigError, Continues, EDGE_NS_DEFAULT, IncompletePolicy, SourceRole,
+    TIMEOUT_NS_MIN,
 };
 pub use cutter::{ColumnCut, Cut, Span};
 pub use fragment::{Discard, Fragment, FragmentFlags, NoteKind, SourceNote};
 pub use matched::{Matched, Row};
-pub use matcher::Matcher;
-pub use number::NumberMatcher;
+pub use matcher::{KeyBlocks, Matcher, Needs};
+pub use number::{NUMBER_BITS_MAX, NumberConfig, NumberMatcher, WINDOW_EVENTS_MIN};
 pub use owned::{KeyRule, OwnedKeys};
 pub use status::{BuilderStatus, Jump, Restart, SourceStatus, TooLarge};
 pub use time::{

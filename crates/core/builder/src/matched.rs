@@ -20,7 +20,7 @@ use crate::closing::is_unwanted;
 use crate::expected::{is_expected, row_expects};
 use crate::tally::Tally;
 use crate::undecided::Undecided;
-use crate::{BuilderConfig, BuilderStatus, Discard, Fragment, FragmentFlags, SourceRole};
+use crate::{BuilderConfig, BuilderStatus, Discard, Fragment, FragmentFlags, Needs, SourceRole};
 
 /// What a [`Matcher`](crate::Matcher) has decided and no cut has taken yet.
 #[derive(Debug)]
@@ -83,14 +83,12 @@ pub struct Row {
 
 impl Matched {
     /// Empty queues for these sources.
-    pub(crate) fn new(config: &BuilderConfig) -> Self {
+    pub(crate) fn new(config: &BuilderConfig, needs: &Needs) -> Self {
         let continues = config.continues.as_ref();
         let reached = |index: usize| continues.and_then(|run| run.sources[index]).unwrap_or(0);
         let sources = config.sources.iter().enumerate();
-        let sources = sources.map(|(index, &role)| Source {
-            reached: reached(index),
-            ..Source::new(role, config.voter_of(index))
-        });
+        let sources =
+            sources.map(|(index, &role)| Source { reached: reached(index), ..Source::new(role) });
         let expected_in = |(index, &role): (usize, &SourceRole)| match role {
             SourceRole::Sparse => 0,
             _ => config.expected_in.get(index).copied().unwrap_or(0),
@@ -110,8 +108,7 @@ impl Matched {
             absent_uncounted: 0,
             skipped_uncounted: 0,
             fragments_of_no_source: 0,
-            // What a port names is known by ordinals, too.
-            undecided: match config.positions.contains(&true) || config.reference.is_some() {
+            undecided: match config.positions.contains(&true) || needs.ordinals {
                 true => config.sources.iter().enumerate().map(undecided).collect(),
                 false => Vec::new(),
             },
@@ -393,16 +390,6 @@ impl Matched {
         status.fragments_held += self.fragment_count;
         status.fragments_unsettled = self.unsettled.iter().flat_map(|one| one.counts).sum();
         status.fragments_of_no_source = self.fragments_of_no_source;
-        let voters = self.sources.iter().map(Source::voter).max().map_or(0, |voter| voter + 1);
-        let mut newest = vec![0; voters];
-        for source in &self.sources {
-            let newest = &mut newest[source.voter()];
-            *newest = source.reached.max(*newest);
-        }
-        for (source, status) in self.sources.iter().zip(&mut status.sources) {
-            let behind = newest[source.voter()] - source.reached;
-            status.is_awaited |= source.is_required() && (1..=AWAITED_KEYS).contains(&behind);
-        }
     }
 }
 
@@ -430,8 +417,6 @@ pub struct Source {
     pub reached: u64,
     /// The keys that its newest one skipped, up to and with that one, until it is confirmed.
     skipped: Range<u64>,
-    /// The sender that delivers it.
-    voter: u16,
     pub enabled: bool,
     pub role: SourceRole,
     /// Whether it is full: it may hold no more of keys that others have not passed.
@@ -448,11 +433,9 @@ pub struct Source {
 const _: () = assert!(size_of::<Source>() == 64);
 
 impl Source {
-    pub fn new(role: SourceRole, voter: usize) -> Self {
+    pub fn new(role: SourceRole) -> Self {
         let enabled = role.is_enabled();
         Self {
-            // There are fewer sources than 16 bits can count.
-            voter: voter as u16,
             enabled,
             role,
             full: false,
@@ -468,12 +451,6 @@ impl Source {
     /// Whether events without it are incomplete.
     pub fn is_required(&self) -> bool {
         self.role == SourceRole::Required
-    }
-
-    /// The sender that delivers it.
-    #[inline]
-    pub fn voter(&self) -> usize {
-        self.voter as usize
     }
 
     /// Takes its next key, and returns whether a later one came before it.
@@ -569,9 +546,6 @@ impl Accepted {
 
 const ACCEPTED_AT_START: usize = 256;
 
-/// A source that its sender has left out of more keys than this is not waited for: it is off.
-const AWAITED_KEYS: u64 = 4;
-
 /// Why a fragment may be a stranger's: it is no part of any event.
 const FITS_NOWHERE: [Entry; 2] = [Entry::FragmentsOutOfRange, Entry::FragmentsLate];
 
@@ -582,7 +556,7 @@ mod tests {
     #[test]
     fn one_early_key_makes_one_reordered_and_a_packet_that_came_late_all_of_its_keys() {
         let reordered = |keys: &[u64]| {
-            let mut source = Source::new(SourceRole::Required, 0);
+            let mut source = Source::new(SourceRole::Required);
             keys.iter().filter(|&&key| source.reach(key)).copied().collect::<Vec<u64>>()
         };
         assert_eq!(reordered(&[0, 1, 3, 2, 4, 5]), [2]);

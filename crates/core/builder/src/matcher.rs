@@ -1,4 +1,4 @@
-//! What a building rule is to the builder.
+//! What a building rule is to the builder, and what it needs of it.
 
 use crate::{BuilderStatus, Fragment, Matched, Offsets, SourceNote};
 
@@ -16,6 +16,9 @@ use crate::{BuilderStatus, Fragment, Matched, Offsets, SourceNote};
 /// It knows nothing of frames. Its memory is bounded: it closes no further events while
 /// [`Matched::row_count`] says that rows pile up.
 pub trait Matcher {
+    /// What it needs of its builder, which asks once, before anything else.
+    fn needs(&self) -> Needs;
+
     /// Sets the clock: the calls that follow happen at this time. It never goes back.
     fn advance(&mut self, now_ns: u64);
 
@@ -86,4 +89,39 @@ pub trait Matcher {
     /// fragments in `matched`, which the builder adds. `fragments_held` counts only fragments that
     /// are not in `matched`.
     fn status(&self, matched: &Matched) -> BuilderStatus;
+}
+
+/// What a building rule needs of its builder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Rows of a frame at most. The rule closes no further events while as many wait to be cut.
+    pub rows_max: u64,
+    /// Where frames end though they are not full; none: nowhere.
+    pub blocks: Option<KeyBlocks>,
+    /// Whether fragments have ordinals though the settings ask for no positions.
+    pub ordinals: bool,
+}
+
+impl Needs {
+    /// Those of a rule that needs nothing but a bound for rows.
+    pub fn rows(rows_max: u64) -> Self {
+        Self { rows_max, blocks: None, ordinals: false }
+    }
+}
+
+/// Blocks of consecutive keys: those of a frame are of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyBlocks {
+    /// How many keys a block has; the last one of a cycle may have fewer.
+    pub keys: u64,
+    /// Bits of the keys within one cycle, in each of which blocks are counted anew.
+    pub cycle_bits: u32,
+}
+
+impl KeyBlocks {
+    /// The block of a key: its cycle, and the block within it.
+    pub(crate) fn of(self, key: u64) -> (u64, u64) {
+        let bits = self.cycle_bits;
+        (key >> bits, (key & ((1 << bits) - 1)) / self.keys)
+    }
 }

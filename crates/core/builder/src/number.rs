@@ -27,6 +27,7 @@ mod probation;
 mod progress;
 mod promised;
 mod promises;
+mod settings;
 mod shares;
 mod voter;
 mod window;
@@ -38,11 +39,13 @@ use self::events::{Known, OpenEvents};
 use self::horizon::{HOLD_TIMEOUTS, Horizon, Quorum, Rules};
 pub use self::numbers::KEY_END;
 use self::parked::{Ahead, Held, Parked};
+pub(crate) use self::settings::NUMBER_BITS_MIN;
+pub use self::settings::{NUMBER_BITS_MAX, NumberConfig, WINDOW_EVENTS_MIN};
 use self::shares::Shares;
 use crate::matched::Source;
 use crate::{
-    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceNote,
-    SourceStatus,
+    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Needs, Restart,
+    SourceNote, SourceStatus,
 };
 
 /// How many held fragments of a source are tried per duty cycle.
@@ -54,6 +57,7 @@ const TRIED_MAX: usize = 64;
 /// and `parked_max` parked ones of each source.
 #[derive(Debug)]
 pub struct NumberMatcher {
+    needs: Needs,
     horizon: Horizon,
     events: OpenEvents,
     parked: Parked,
@@ -73,19 +77,22 @@ impl NumberMatcher {
     ///
     /// # Errors
     /// Settings that cannot be.
-    pub fn new(config: &BuilderConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: &BuilderConfig, number: &NumberConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        let (mut horizon, mut events) = (Horizon::of(config), OpenEvents::new(config));
+        number.check(config)?;
+        let mut horizon = Horizon::of(config, number);
+        let mut events = OpenEvents::new(config, number);
         if let Some(continues) = &config.continues {
-            horizon.continue_at(config, &continues.sources);
+            horizon.continue_at(number, &continues.sources);
             events.continue_at(continues.closed_key);
         }
         Ok(Self {
+            needs: number.needs(),
             horizon,
             events,
-            parked: Parked::new(config),
-            shares: Shares::new(config),
-            number_back_max: config.number_back_max,
+            parked: Parked::new(config, number),
+            shares: Shares::new(config, number),
+            number_back_max: number.number_back_max,
             now_ns: 0,
             restarts_followed: 0,
             last_restart: None,
@@ -103,7 +110,7 @@ impl NumberMatcher {
         fragment: &Fragment,
         matched: &mut Matched,
     ) {
-        let voter = matched.sources[index].voter();
+        let voter = self.events.voter_of(index);
         self.horizon.mark_alive(voter);
         if self.take_near_position(index, ordinal, fragment, matched) {
             return;
@@ -143,7 +150,7 @@ impl NumberMatcher {
         fragment: &Fragment,
         matched: &mut Matched,
     ) -> bool {
-        let voter = matched.sources[index].voter();
+        let voter = self.events.voter_of(index);
         let Some(position) = self.horizon.position(voter) else { return false };
         let Rules { numbers, near, .. } = self.horizon.rules();
         let step = numbers.offset(position, fragment.number);
@@ -264,7 +271,7 @@ impl NumberMatcher {
         if self.horizon.promises.has(index) {
             return matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
         }
-        let last = self.horizon.last_position(matched.sources[index].voter());
+        let last = self.horizon.last_position(self.events.voter_of(index));
         let position = last.unwrap_or(self.events.window.newest);
         let key = self.horizon.rules().numbers.near(position, fragment.number);
         let unused = match self.is_ahead(index, last, fragment.number) {
@@ -368,7 +375,7 @@ impl NumberMatcher {
         }
         let Self { horizon, events, parked, .. } = self;
         for index in 0..matched.sources.len() {
-            let voter = matched.sources[index].voter();
+            let voter = events.voter_of(index);
             let latest = horizon.latest_claim(voter);
             parked.try_held(index, latest, tried_max, |held| {
                 let Held { ordinal, arrived_ns, ref fragment, .. } = *held;
@@ -413,7 +420,7 @@ impl NumberMatcher {
     }
 
     fn give_up_held(&mut self, index: usize, is_due: impl Fn(u64) -> bool, matched: &mut Matched) {
-        let voter = matched.sources[index].voter();
+        let voter = self.events.voter_of(index);
         while let Some(held) = self.parked.pop_oldest_held(index, |held| is_due(held.expires_ns)) {
             let repetition = self.horizon.repetition(voter, held.claim);
             self.give_up(index, repetition, &held, matched);
@@ -466,7 +473,7 @@ impl NumberMatcher {
             self.restarts_followed += 1;
             self.last_restart =
                 Some(Restart { from: numbers.number_of(position), to: numbers.number_of(key) });
-            count_restart(quorum, matched);
+            self.events.count_restart(quorum, matched);
             self.horizon.promises.begin_numbering(key - numbers.number_of(key));
         }
         self.take_claims(&claims, key, number, matched);
@@ -485,7 +492,7 @@ impl NumberMatcher {
             if self.horizon.promises.has(index) {
                 continue;
             }
-            let voter = matched.sources[index].voter();
+            let voter = self.events.voter_of(index);
             let position = self.horizon.last_position(voter).unwrap_or(self.events.window.newest);
             let seen = &self.events.seen;
             let repeated = self.parked.remove_held(index, |held| {
@@ -542,6 +549,10 @@ impl NumberMatcher {
 }
 
 impl Matcher for NumberMatcher {
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
     fn advance(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
         self.horizon.advance(now_ns);
@@ -564,12 +575,12 @@ impl Matcher for NumberMatcher {
         }
     }
 
-    fn hold(&mut self, source: usize, matched: &Matched) {
-        self.horizon.hold(source, matched.sources[source].voter(), self.now_ns);
+    fn hold(&mut self, source: usize, _: &Matched) {
+        self.horizon.hold(source, self.events.voter_of(source), self.now_ns);
     }
 
-    fn hold_unread(&mut self, source: usize, matched: &Matched) {
-        self.horizon.hold_unread(source, matched.sources[source].voter(), self.now_ns);
+    fn hold_unread(&mut self, source: usize, _: &Matched) {
+        self.horizon.hold_unread(source, self.events.voter_of(source), self.now_ns);
     }
 
     fn note(&mut self, source: usize, note: SourceNote, matched: &mut Matched) {
@@ -651,7 +662,7 @@ impl Matcher for NumberMatcher {
 
     fn status(&self, matched: &Matched) -> BuilderStatus {
         let of_source = |(index, source): (usize, &Source)| {
-            let (voter, promises) = (source.voter(), &self.horizon.promises);
+            let (voter, promises) = (self.events.voter_of(index), &self.horizon.promises);
             let (newest_key, silent, out_of_step) = match promises.has(index) {
                 true => (
                     source.reached.checked_sub(1).filter(|_| promises.is_followed(index)),
@@ -682,16 +693,7 @@ impl Matcher for NumberMatcher {
             sources: matched.sources.iter().enumerate().map(of_source).collect(),
             ..BuilderStatus::default()
         };
-        self.events.add_to(&mut status);
+        self.events.add_to(&mut status, matched);
         status
-    }
-}
-
-/// Counts a restart for the sources of the members of a quorum.
-fn count_restart(quorum: &Quorum, matched: &mut Matched) {
-    for index in 0..matched.sources.len() {
-        let source = &matched.sources[index];
-        let restarted = source.enabled && quorum.claim_of(source.voter()).is_some();
-        matched.count(index, Entry::NumberingRestarts, u64::from(restarted));
     }
 }

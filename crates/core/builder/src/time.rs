@@ -58,8 +58,8 @@ use crate::edges::Edges;
 use crate::excused::Excused;
 use crate::wanted::Wanted;
 use crate::{
-    BuilderConfig, BuilderStatus, ConfigError, Continues, Fragment, Matched, Matcher, Restart, Row,
-    SourceNote, SourceStatus,
+    BuilderConfig, BuilderStatus, ConfigError, Continues, Fragment, Matched, Matcher, Needs,
+    Restart, Row, SourceNote, SourceStatus,
 };
 
 /// Matches fragments by time.
@@ -149,7 +149,7 @@ impl TimeMatcher {
             late: time.late,
             waiting_bytes_max: config.waiting_bytes_max,
             waiting_max: config.parked_max,
-            rows_max: config.window_events,
+            rows_max: time.rows_max,
             now_ns: 0,
             next_key: config.continues.as_ref().map_or(0, |run| run.closed_key),
             epochs: 0,
@@ -518,6 +518,10 @@ impl TimeMatcher {
 }
 
 impl Matcher for TimeMatcher {
+    fn needs(&self) -> Needs {
+        Needs::rows(self.rows_max)
+    }
+
     fn advance(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }

@@ -8,7 +8,7 @@ use crate::support::{MS, Rig};
 
 #[test]
 fn a_source_that_begins_again_without_a_word_costs_one_time_out_and_not_the_run() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send_all(0, 0..2, 100_000..100_010);
     rig.poll(0);
     // Its program was started again, and counts from 0.
@@ -30,7 +30,7 @@ fn a_source_that_begins_again_without_a_word_costs_one_time_out_and_not_the_run(
 
 #[test]
 fn a_source_that_missed_a_numbering_is_waited_for_again_in_its_next_session() {
-    let mut rig = Rig::new(config(&[Required; 3]));
+    let mut rig = Rig::whole(config(&[Required; 3]));
     rig.send_all(0, 0..3, 0..10);
     rig.builder.note(0, 2, SourceNote::Gone);
     rig.poll(0);

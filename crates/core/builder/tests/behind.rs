@@ -8,7 +8,7 @@ use crate::support::{MS, Rig};
 
 #[test]
 fn an_event_waits_no_more_for_a_source_that_stands_behind_until_it_speaks() {
-    let mut rig = Rig::new(config(&[Required; 3]));
+    let mut rig = Rig::whole(config(&[Required; 3]));
     let awaited = |rig: &mut Rig| {
         let mut all = Vec::new();
         rig.builder.awaited(|source| all.push(source));

@@ -3,7 +3,7 @@
 use crate::support;
 use catchment_builder::{BuilderConfig, FragmentFlags, IncompletePolicy, SourceRole, TooLarge};
 use catchment_model::{Entry, EventFlags};
-use support::{MS, Rig, S};
+use support::{MS, Rig, S, window};
 
 #[test]
 fn an_event_closes_as_soon_as_all_sources_delivered_it() {
@@ -497,13 +497,11 @@ fn the_only_source_of_a_run_has_all_memory_that_may_wait() {
 fn a_backlog_of_rows_costs_no_fragment() {
     for sources in [1, 3] {
         let config = BuilderConfig {
-            window_events: 256,
-            reorder_events: 16,
             waiting_bytes_max: 64 * 1_000,
             ..BuilderConfig::new(vec![SourceRole::Required; sources])
         };
         for cut_at_last in [false, true] {
-            let mut rig = Rig::new(config.clone());
+            let mut rig = Rig::by_number(config.clone(), window(256, 16));
             for event in 0..2_000 {
                 rig.send_all(event * MS, 0..sources, event..event + 1);
                 rig.builder.poll(event * MS);
@@ -521,13 +519,9 @@ fn a_backlog_of_rows_costs_no_fragment() {
 /// Beyond the count of fragments that a source may park, it is memory that is missing.
 #[test]
 fn a_backlog_beyond_what_may_be_parked_is_discarded_for_want_of_memory() {
-    let config = BuilderConfig {
-        window_events: 256,
-        reorder_events: 16,
-        parked_max: 100,
-        ..BuilderConfig::new(vec![SourceRole::Required])
-    };
-    let mut rig = Rig::new(config);
+    let config =
+        BuilderConfig { parked_max: 100, ..BuilderConfig::new(vec![SourceRole::Required]) };
+    let mut rig = Rig::by_number(config, window(256, 16));
     for event in 0..1_000 {
         rig.send(event * MS, 0, event..event + 1);
         rig.builder.poll(event * MS);

@@ -4,7 +4,7 @@ use catchment_builder::{BuilderConfig, Continues, SourceRole};
 use catchment_fixtures::Random;
 use catchment_model::Entry;
 
-use crate::support::{MS, Rig, S};
+use crate::support::{MS, Rig, S, window};
 
 fn config(sources: usize) -> BuilderConfig {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; sources]);
@@ -25,14 +25,12 @@ fn each_event_is_in_one_of_two_lives_wherever_the_first_one_ends() {
         let count = 1 + random.below(4) as usize;
         let mut settings = config(count);
         settings.frame_bytes = 1 + random.below(20_000);
-        settings.window_events = 256;
-        settings.reorder_events = 64;
         settings.timeout_ns = 60 * S;
         let first = random.below(1 << 20);
         let mut next = vec![first; count];
         let (mut now_ns, mut seen, mut rows) = (S, 0, 0);
         for life in 0..4 {
-            let mut rig = Rig::new(settings.clone());
+            let mut rig = Rig::by_number(settings.clone(), window(256, 64));
             for _ in 0..60 {
                 let source = random.below(count as u64) as usize;
                 let slowest = *next.iter().min().unwrap();
@@ -93,10 +91,9 @@ fn what_comes_below_the_closed_key_is_late_and_a_source_that_is_gone_costs_one_t
 #[test]
 fn senders_that_have_gone_on_beyond_the_window_are_a_gap_and_no_restart() {
     let mut settings = config(2);
-    (settings.number_bits, settings.window_events, settings.reorder_events) = (24, 256, 64);
     let closed_key = (3 << 24) + 5_000;
     settings.continues = Some(Continues { closed_key, sources: vec![None; 2] });
-    let mut rig = Rig::new(settings);
+    let mut rig = Rig::by_number(settings, window(256, 64));
     for step in 0..100 {
         let now_ns = S + 20 * MS * step;
         rig.send_all(now_ns, 0..2, 900_000 + 10 * step..900_010 + 10 * step);

@@ -2,12 +2,12 @@
 
 use crate::support;
 use catchment_builder::{
-    Builder, BuilderConfig, ConfigError, Fragment, IncompletePolicy, SourceRole, Span,
+    Builder, BuilderConfig, ConfigError, Fragment, IncompletePolicy, NumberConfig, SourceRole, Span,
 };
 use catchment_fixtures::Random;
 use catchment_model::Entry;
 use catchment_model::limits::COLUMN_BYTES_MAX;
-use support::{MS, Rig, S};
+use support::{MS, Rig, S, window};
 
 #[test]
 fn a_frame_exceeds_its_size_by_less_than_one_event() {
@@ -39,7 +39,8 @@ fn a_small_frame_is_cut_when_its_time_has_come() {
 
 #[test]
 fn neighbours_are_one_span_and_gaps_divide() {
-    let mut builder = Builder::new(BuilderConfig::new(vec![SourceRole::Required; 2])).unwrap();
+    let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+    let mut builder = Builder::new(&config, &NumberConfig::default()).unwrap();
     let of = |source, number, offset, bytes| Fragment::new(source, number, offset, bytes);
     builder.push(0, &[of(0, 0, 40, 10), of(0, 1, 50, 0), of(0, 2, 50, 6), of(0, 3, 90, 4)]);
     builder.push(0, &[of(1, 0, 0, 8), of(1, 3, 16, 8), of(1, 2, 8, 8)]);
@@ -60,10 +61,10 @@ fn neighbours_are_one_span_and_gaps_divide() {
 #[test]
 fn frames_end_at_multiples_of_a_key_and_where_numbers_begin_anew() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-    (config.number_bits, config.window_events, config.reorder_events) = (16, 1_024, 16);
-    config.frame_keys_multiple = Some(40);
     config.frame_bytes = 100 << 20;
-    let mut rig = Rig::new(config);
+    let mut number = window(1_024, 16);
+    (number.number_bits, number.frame_keys_multiple) = (16, Some(40));
+    let mut rig = Rig::by_number(config, number);
     let first = 65_536 - 70;
     rig.send_all(0, 0..2, first..65_536 - 10);
     rig.poll(0);
@@ -80,9 +81,9 @@ fn frames_end_at_multiples_of_a_key_and_where_numbers_begin_anew() {
 #[test]
 fn a_frame_of_a_multiple_of_keys_is_still_cut_by_its_size() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required]);
-    config.frame_keys_multiple = Some(100);
     config.frame_bytes = 6_000;
-    let mut rig = Rig::new(config);
+    let number = NumberConfig { frame_keys_multiple: Some(100), ..NumberConfig::default() };
+    let mut rig = Rig::by_number(config, number);
     rig.send_all(0, 0..1, 0..230);
     rig.poll(0);
     rig.finish(0);
@@ -175,8 +176,8 @@ fn a_frame_ends_before_a_row_with_which_its_payload_would_exceed_a_column() {
 #[test]
 fn events_that_nobody_cuts_are_held_up_and_not_piled_up() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-    (config.window_events, config.reorder_events, config.parked_max) = (1_024, 100, 200);
-    let mut rig = Rig::new(config);
+    config.parked_max = 200;
+    let mut rig = Rig::by_number(config, window(1_024, 100));
     for step in 0..100 {
         rig.send_all(step * MS, 0..2, step * 100..(step + 1) * 100);
         rig.builder.poll(step * MS);
@@ -209,7 +210,7 @@ fn a_run_of_dropped_events_only_makes_no_frame() {
 fn a_cut_given_back_is_used_again() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required]);
     config.frame_bytes = 1_000;
-    let mut builder = Builder::new(config).unwrap();
+    let mut builder = Builder::new(&config, &NumberConfig::default()).unwrap();
     let fragments: Vec<Fragment> = (0..20).map(|n| Fragment::new(0, n, 0, 100)).collect();
     builder.push(0, &fragments[..10]);
     builder.poll(0);
@@ -228,18 +229,26 @@ fn settings_that_cannot_be_are_refused() {
     let refused = |change: fn(&mut BuilderConfig)| {
         let mut config = sound();
         change(&mut config);
-        Builder::new(config).map(|_| ()).expect_err("refused")
+        config.check().expect_err("refused")
     };
-    assert!(Builder::new(sound()).is_ok());
+    let by_number = |change: fn(&mut NumberConfig)| {
+        let mut number = NumberConfig::default();
+        change(&mut number);
+        Builder::new(&sound(), &number).map(|_| ()).expect_err("refused")
+    };
+    assert!(Builder::new(&sound(), &NumberConfig::default()).is_ok());
     assert_eq!(refused(|c| c.sources.clear()), ConfigError::Sources { got: 0 });
     assert_eq!(refused(|c| c.sources = vec![Required; 5_000]), ConfigError::Sources { got: 5_000 });
     assert_eq!(refused(|c| c.sources = vec![Disabled]), ConfigError::AllDisabled);
-    assert_eq!(refused(|c| c.number_bits = 8), ConfigError::NumberBits { got: 8 });
-    assert!(matches!(refused(|c| c.window_events = 1_000), ConfigError::Window { .. }));
-    assert!(matches!(refused(|c| c.window_events = 1 << 23), ConfigError::Window { .. }));
-    assert!(matches!(refused(|c| c.reorder_events = 1 << 20), ConfigError::Reorder { .. }));
     assert_eq!(refused(|c| c.timeout_ns = 0), ConfigError::Timeout { got: 0 });
     assert_eq!(refused(|c| c.frame_bytes = 0), ConfigError::FrameBytes);
-    assert_eq!(refused(|c| c.frame_keys_multiple = Some(0)), ConfigError::FrameKeys);
     assert_eq!(refused(|c| c.parked_max = 0), ConfigError::Parked { got: 0 });
+    assert_eq!(by_number(|n| n.number_bits = 8), ConfigError::NumberBits { got: 8 });
+    assert!(matches!(by_number(|n| n.window_events = 1_000), ConfigError::Window { .. }));
+    assert!(matches!(by_number(|n| n.window_events = 1 << 23), ConfigError::Window { .. }));
+    assert!(matches!(by_number(|n| n.reorder_events = 1 << 20), ConfigError::Reorder { .. }));
+    assert_eq!(by_number(|n| n.frame_keys_multiple = Some(0)), ConfigError::FrameKeys);
+    let sparse = BuilderConfig::new(vec![Required, SourceRole::Sparse]);
+    let refused = Builder::new(&sparse, &NumberConfig::default()).map(|_| ());
+    assert_eq!(refused, Err(ConfigError::Sparse { index: 1 }));
 }

@@ -25,7 +25,7 @@ fn of_all(rig: &Rig, entry: Entry) -> u64 {
 
 #[test]
 fn a_run_begins_at_the_latest_first_key_and_ends_with_the_earliest_last_one() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0]);
     rig.send(0, 0, 7..12);
     rig.poll(0);
@@ -50,7 +50,7 @@ fn a_run_begins_at_the_latest_first_key_and_ends_with_the_earliest_last_one() {
 
 #[test]
 fn what_is_missing_between_the_edges_is_lost_and_what_was_dropped_at_the_begin_is_a_first_key() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send(0, 0, 0..20);
     // It promises, and drops 5 and 6 before it delivers anything.
@@ -67,7 +67,7 @@ fn what_is_missing_between_the_edges_is_lost_and_what_was_dropped_at_the_begin_i
 
 #[test]
 fn one_that_joins_later_or_is_optional_or_in_some_events_alone_moves_nothing() {
-    let mut rig = Rig::new(config(&[Required, Required, Optional, Required]));
+    let mut rig = Rig::whole(config(&[Required, Required, Optional, Required]));
     mark(&mut rig, 0, SourceNote::Gone, &[1]);
     mark(&mut rig, 0, SourceNote::ExpectedIn(2), &[3]);
     mark(&mut rig, 0, SourceNote::Begin, &[0, 2, 3]);
@@ -90,7 +90,7 @@ fn one_that_joins_later_or_is_optional_or_in_some_events_alone_moves_nothing() {
 
 #[test]
 fn the_end_of_a_source_for_which_nothing_waits_is_ignored() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send_all(0, 0..2, 0..10);
     // The second one is given up.
@@ -109,7 +109,7 @@ fn the_end_of_a_source_for_which_nothing_waits_is_ignored() {
 
 #[test]
 fn a_source_that_delivered_nothing_is_missing_and_moves_no_end() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     // The key of its mark, behind those of the run before.
     rig.builder.note(0, 1, SourceNote::LowWater(3));
@@ -125,7 +125,7 @@ fn a_source_that_delivered_nothing_is_missing_and_moves_no_end() {
 #[test]
 fn a_promise_is_no_first_key_and_what_it_passes_waits_for_one() {
     let promised = || {
-        let mut rig = Rig::new(config(&[Required; 2]));
+        let mut rig = Rig::whole(config(&[Required; 2]));
         mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
         rig.send(0, 0, 0..10);
         rig.builder.note(0, 1, SourceNote::LowWater(5));
@@ -156,7 +156,7 @@ fn a_promise_is_no_first_key_and_what_it_passes_waits_for_one() {
 
 #[test]
 fn a_source_whose_numbers_are_far_off_discards_the_others_only_while_the_run_begins() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send(0, 0, 0..10);
     rig.send(0, 1, [100_000]);
@@ -174,7 +174,7 @@ fn a_source_whose_numbers_are_far_off_discards_the_others_only_while_the_run_beg
 
 #[test]
 fn keys_of_nobody_before_the_begin_are_no_absent_events() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send(0, 0, [7, 8, 11, 13]);
     rig.send(0, 1, [11, 13]);
@@ -188,7 +188,7 @@ fn keys_of_nobody_before_the_begin_are_no_absent_events() {
 
 #[test]
 fn the_first_mark_of_a_run_that_has_long_begun_moves_nothing() {
-    let mut rig = Rig::new(config(&[Required, Required]));
+    let mut rig = Rig::whole(config(&[Required, Required]));
     mark(&mut rig, 0, SourceNote::Gone, &[1]);
     rig.send(0, 0, 0..10);
     rig.poll(0);
@@ -206,7 +206,7 @@ fn the_first_mark_of_a_run_that_has_long_begun_moves_nothing() {
 
 #[test]
 fn an_end_counts_however_late_a_source_with_a_backlog_comes_to_it() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send(0, 0, 0..100);
     mark(&mut rig, 0, SourceNote::End(0), &[0]);
@@ -225,7 +225,7 @@ fn an_end_counts_however_late_a_source_with_a_backlog_comes_to_it() {
 
 #[test]
 fn a_run_that_is_stopped_before_all_have_spoken_ends_at_what_its_sources_have_in_common() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send(0, 0, 0..10);
     mark(&mut rig, MS, SourceNote::End(0), &[0]);
@@ -242,7 +242,7 @@ fn a_run_that_is_stopped_before_all_have_spoken_ends_at_what_its_sources_have_in
 
 #[test]
 fn an_end_that_is_followed_by_another_session_before_the_run_has_numbers_is_none() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0]);
     rig.builder.note(0, 0, SourceNote::LowWater(5));
     mark(&mut rig, 0, SourceNote::End(0), &[0]);
@@ -256,7 +256,7 @@ fn an_end_that_is_followed_by_another_session_before_the_run_has_numbers_is_none
 
 #[test]
 fn one_that_begins_long_after_the_others_but_before_anything_is_wanted_moves_the_begin() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.builder.set_recording(false);
     mark(&mut rig, 0, SourceNote::Begin, &[0]);
     rig.send(0, 0, 0..10);
@@ -274,7 +274,7 @@ fn one_that_begins_long_after_the_others_but_before_anything_is_wanted_moves_the
 fn a_source_that_has_nothing_left_to_send_again_ends_a_run_that_goes_on() {
     let mut settings = config(&[Required; 2]);
     settings.continues = Some(Continues { closed_key: 98, sources: vec![Some(98); 2] });
-    let mut rig = Rig::new(settings);
+    let mut rig = Rig::whole(settings);
     mark(&mut rig, 0, SourceNote::Session { key_bits: 48 }, &[0, 1]);
     rig.send(0, 0, 98..100);
     // All of the second one was decided before.
@@ -288,7 +288,7 @@ fn a_source_that_has_nothing_left_to_send_again_ends_a_run_that_goes_on() {
 
 #[test]
 fn a_session_that_begins_before_the_stop_and_says_nothing_ends_the_run_for_no_other() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send_all(0, 0..2, 0..10);
     rig.poll(0);
@@ -324,7 +324,7 @@ fn in_random_histories_the_run_is_what_its_required_sources_have_in_common() {
             })
             .collect();
         let mut steps: Vec<VecDeque<Step>> = sent.iter().map(steps_of).collect();
-        let mut rig = Rig::new(config(&roles));
+        let mut rig = Rig::whole(config(&roles));
         let mut now_ns = 0;
         while let Some(source) = pick(&steps, &mut random) {
             now_ns += MS;

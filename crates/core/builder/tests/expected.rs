@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catchment_builder::{BuilderConfig, IncompletePolicy, SourceNote, SourceRole};
+use catchment_builder::{BuilderConfig, IncompletePolicy, NumberConfig, SourceNote, SourceRole};
 use catchment_fixtures::Random;
 use catchment_model::{Entry, EventFlags};
 
 use crate::promises::{config, mark};
-use crate::support::{MS, Rig};
+use crate::support::{MS, Rig, window};
 
 use catchment_builder::SourceRole::{Optional, Required, Sparse};
 
@@ -25,7 +25,7 @@ fn detector() -> BuilderConfig {
 
 #[test]
 fn a_source_of_another_group_is_not_missing_and_one_of_the_event_is() {
-    let mut rig = Rig::new(detector());
+    let mut rig = Rig::whole(detector());
     name(&mut rig, 0, 1);
     rig.send(0, 0, 0..10);
     name(&mut rig, 0, 2);
@@ -49,7 +49,7 @@ fn a_source_of_another_group_is_not_missing_and_one_of_the_event_is() {
 
 #[test]
 fn without_a_fragment_of_the_reference_source_everyone_is_expected() {
-    let mut rig = Rig::new(detector());
+    let mut rig = Rig::whole(detector());
     name(&mut rig, 0, 1);
     rig.send(0, 0, [0, 2]);
     // Nor does one of them that names none.
@@ -69,7 +69,7 @@ fn without_a_fragment_of_the_reference_source_everyone_is_expected() {
 fn a_port_that_is_not_expected_is_not_waited_for() {
     let mut config = detector();
     config.promising = vec![true, false, false, false];
-    (config.pausable, config.number_bits) = (Vec::new(), 24);
+    config.pausable = Vec::new();
     let mut rig = Rig::new(config);
     rig.send_all(0, 0..4, 0..10);
     rig.poll(0);
@@ -88,7 +88,7 @@ fn a_port_that_is_not_expected_is_not_waited_for() {
 
 #[test]
 fn what_a_hello_says_of_groups_counts_and_a_second_reference_source_names_nothing() {
-    let mut rig = Rig::new(config(&[Required; 3]));
+    let mut rig = Rig::whole(config(&[Required; 3]));
     rig.builder.note(0, 1, SourceNote::ExpectedIn(2));
     name(&mut rig, 0, 1);
     name(&mut rig, 2, 2);
@@ -100,15 +100,16 @@ fn what_a_hello_says_of_groups_counts_and_a_second_reference_source_names_nothin
     rig.finish(MS);
 }
 
+/// Ports, of which the first names the groups of the others.
+fn named_by_the_first() -> Rig {
+    let mut config = BuilderConfig::new(vec![Required; 3]);
+    config.expected_in = vec![0, 1, 2];
+    Rig::by_number(config, NumberConfig { reference: Some(0), ..NumberConfig::default() })
+}
+
 #[test]
 fn a_port_names_groups_if_the_settings_say_so() {
-    let sources = vec![Required; 3];
-    let named = BuilderConfig {
-        expected_in: vec![0, 1, 2],
-        reference: Some(0),
-        ..BuilderConfig::new(sources)
-    };
-    let mut rig = Rig::new(named);
+    let mut rig = named_by_the_first();
     for key in 0..40 {
         if key % 4 == 0 {
             name(&mut rig, 0, 1 + key / 4 % 2);
@@ -132,12 +133,7 @@ fn a_port_names_groups_if_the_settings_say_so() {
 #[test]
 fn who_is_expected_does_not_depend_on_whether_the_reference_source_comes_first() {
     for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
-        let named = BuilderConfig {
-            expected_in: vec![0, 1, 2],
-            reference: Some(0),
-            ..BuilderConfig::new(vec![Required; 3])
-        };
-        let mut rig = Rig::new(named);
+        let mut rig = named_by_the_first();
         // Those of the groups are further than fragments may be reordered.
         let keys = 0..12_288;
         for source in order {
@@ -183,8 +179,6 @@ impl History {
         let drops = random.chance(300);
         let mut config = BuilderConfig {
             expected_in: (0..count).map(|_| random.below(8)).collect(),
-            window_events: 256,
-            reorder_events: 8,
             frame_bytes: 1 + random.below(5_000),
             timeout_ns: 3_600_000 * MS,
             ..config(&roles)
@@ -192,7 +186,8 @@ impl History {
         if drops {
             config.incomplete = IncompletePolicy::Drop;
         }
-        let (expected_in, mut rig) = (config.expected_in.clone(), Rig::new(config));
+        let number = NumberConfig { number_bits: 48, ..window(256, 8) };
+        let (expected_in, mut rig) = (config.expected_in.clone(), Rig::by_number(config, number));
         let (mut named, mut there) = (BTreeMap::new(), vec![BTreeSet::new(); count]);
         let (mut next, mut groups) = (vec![0; count], 0);
         for _ in 0..400 {

@@ -23,12 +23,8 @@ fn rig(
     expected_in: &[u64],
     change: impl FnOnce(&mut BuilderConfig, &mut TimeConfig),
 ) -> Rig<TimeMatcher> {
-    let mut config = BuilderConfig {
-        expected_in: expected_in.to_vec(),
-        number_bits: 48,
-        sparse_without_promises: true,
-        ..BuilderConfig::new(roles.to_vec())
-    };
+    let mut config =
+        BuilderConfig { expected_in: expected_in.to_vec(), ..BuilderConfig::new(roles.to_vec()) };
     let clocks = vec![ClockConfig::NS; roles.len()];
     let mut time = TimeConfig::new(100, clocks, config.timeout_ns);
     time.openers = (0..roles.len()).map(|index| index == 0).collect();
@@ -142,7 +138,7 @@ fn early_and_late_a_fragment_that_was_not_expected_is_unmatched() {
 
 #[test]
 fn the_source_that_names_groups_is_the_only_one_that_opens_events() {
-    let config = BuilderConfig { number_bits: 48, ..BuilderConfig::new(vec![Required; 2]) };
+    let config = BuilderConfig::new(vec![Required; 2]);
     let mut time = TimeConfig::new(100, vec![ClockConfig::NS; 2], config.timeout_ns);
     time.reference = Some(0);
     for openers in [vec![], vec![true, true], vec![false, true]] {

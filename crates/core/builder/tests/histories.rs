@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::support;
-use catchment_builder::{BuilderConfig, SourceRole};
+use catchment_builder::{BuilderConfig, NumberConfig, SourceRole};
 use catchment_fixtures::Random;
 use catchment_model::Entry;
 use support::{MS, Rig, S};
@@ -72,19 +72,19 @@ impl History {
             _ => SourceRole::Required,
         });
         let mut config = BuilderConfig::new(roles.collect());
-        config.number_bits = NUMBER_BITS;
+        let mut number = NumberConfig { number_bits: NUMBER_BITS, ..NumberConfig::default() };
         // Some are channels of links: three of each.
         let channels = if seed % 5 == 4 { 3 } else { 1 };
         if channels > 1 {
-            config.voters = (0..count as u32).map(|source| source / channels).collect();
+            number.voters = (0..count as u32).map(|source| source / channels).collect();
         }
-        (config.window_events, config.reorder_events) = (WINDOW_EVENTS, REORDER_EVENTS);
+        (number.window_events, number.reorder_events) = (WINDOW_EVENTS, REORDER_EVENTS);
         (config.timeout_ns, config.frame_bytes) = (TIMEOUT_NS, 1 + random.below(2_000_000));
         let first = random.below(1 << NUMBER_BITS);
         let sender = Sender { offset: first, alone: false, ill_since: None };
         Self {
             seed,
-            rig: Rig::new(config),
+            rig: Rig::by_number(config, number),
             sources: vec![sender; count as usize],
             channels: channels as usize,
             now_ns: random.below(S),

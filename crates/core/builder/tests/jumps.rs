@@ -1,9 +1,9 @@
 //! Sources that run ahead, wrap, restart together or alone, or send a garbled number.
 
 use crate::support;
-use catchment_builder::{BuilderConfig, SourceRole};
+use catchment_builder::{BuilderConfig, NumberConfig, SourceRole};
 use catchment_model::Entry;
-use support::{MS, Rig, S};
+use support::{MS, Rig, S, window};
 
 const CYCLE: u64 = 1 << 24;
 
@@ -30,9 +30,8 @@ fn a_source_100000_events_ahead_is_kept_until_the_others_come() {
 
 #[test]
 fn a_source_ahead_beyond_the_window_is_parked_and_stops_nobody() {
-    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
-    (config.window_events, config.reorder_events) = (4_096, 256);
-    let mut rig = Rig::new(config);
+    let config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    let mut rig = Rig::by_number(config, window(4_096, 256));
     rig.send(0, 0, 0..7_000);
     for step in 0..70 {
         rig.send_all(step * MS, 1..3, step * 100..(step + 1) * 100);
@@ -46,8 +45,8 @@ fn a_source_ahead_beyond_the_window_is_parked_and_stops_nobody() {
 #[test]
 fn what_is_too_far_ahead_is_counted_out_of_range() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
-    (config.window_events, config.reorder_events, config.parked_max) = (1_024, 256, 500);
-    let mut rig = Rig::new(config);
+    config.parked_max = 500;
+    let mut rig = Rig::by_number(config, window(1_024, 256));
     rig.send_all(0, 0..3, 0..10);
     rig.poll(0);
     rig.send(0, 0, 10..4_000);
@@ -141,9 +140,8 @@ fn a_dead_source_is_found_silent_while_the_others_are_held() {
 
 #[test]
 fn the_window_follows_when_most_sources_have_moved_on() {
-    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
-    (config.window_events, config.reorder_events) = (4_096, 256);
-    let mut rig = Rig::new(config);
+    let config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    let mut rig = Rig::by_number(config, window(4_096, 256));
     rig.send_all(0, 0..3, 0..100);
     // Nothing of 3,000,000 events came from any source; one source is still alive.
     rig.send_all(10 * MS, 0..2, 3_000_000..3_001_000);
@@ -406,7 +404,8 @@ fn a_source_out_of_step_is_back_when_the_others_restart_too() {
 #[test]
 fn a_source_that_was_away_for_more_than_half_a_turn_finds_back() {
     let config = BuilderConfig::new(vec![SourceRole::Required; 3]);
-    let mut rig = Rig::new(BuilderConfig { number_bits: 20, ..config });
+    let number = NumberConfig { number_bits: 20, ..NumberConfig::default() };
+    let mut rig = Rig::by_number(config, number);
     let numbers = |step: u64| step * 4_000..step * 4_000 + 200;
     // Only some events of each step are sent, so that most of a cycle goes by in 200 steps.
     for step in 0..400 {
@@ -424,9 +423,8 @@ fn a_source_that_was_away_for_more_than_half_a_turn_finds_back() {
 
 #[test]
 fn a_source_that_was_away_for_more_than_a_window_joins_the_one_that_is_ahead() {
-    let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-    (config.window_events, config.reorder_events) = (256, 64);
-    let mut rig = Rig::new(config);
+    let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+    let mut rig = Rig::by_number(config, window(256, 64));
     // At 1 kHz, the second source lacks 430 events, less than a time-out, and the run ends a
     // little later.
     for step in 0..160 {
@@ -478,9 +476,8 @@ fn sources_that_begin_at_different_places_of_the_first_window_are_aligned() {
 
 #[test]
 fn fragments_that_change_places_beyond_the_window_are_kept_in_order() {
-    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
-    (config.window_events, config.reorder_events) = (1_024, 256);
-    let mut rig = Rig::new(config);
+    let config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    let mut rig = Rig::by_number(config, window(1_024, 256));
     rig.send_all(0, 0..3, 0..10);
     rig.poll(0);
     let swapped = |number: u64| (number - number % 10) + 9 - number % 10;
@@ -539,9 +536,8 @@ fn what_is_held_behind_others_is_taken_when_the_quorum_comes_near_it() {
 #[test]
 fn where_no_keys_are_left_numbers_that_begin_anew_are_counted_and_the_run_ends() {
     const BITS: u32 = catchment_builder::NUMBER_BITS_MAX;
-    let mut config = BuilderConfig::new(vec![SourceRole::Required]);
-    (config.number_bits, config.window_events, config.reorder_events) = (BITS, 256, 16);
-    let mut rig = Rig::new(config);
+    let config = BuilderConfig::new(vec![SourceRole::Required]);
+    let mut rig = Rig::by_number(config, NumberConfig { number_bits: BITS, ..window(256, 16) });
     // Each time in the next cycle, of which there are 2^14.
     let cycles = 1 << (62 - BITS);
     for cycle in 0..=cycles {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support;
 use catchment_builder::{
-    BuilderConfig, BuilderStatus, Fragment, Matched, Matcher, Row, SourceRole,
+    BuilderConfig, BuilderStatus, Fragment, Matched, Matcher, Needs, Row, SourceRole,
 };
 use catchment_model::Entry;
 use support::{MS, Rig, S};
@@ -59,6 +59,10 @@ impl ByTime {
 }
 
 impl Matcher for ByTime {
+    fn needs(&self) -> Needs {
+        Needs::rows(1 << 18)
+    }
+
     fn advance(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }

@@ -1,8 +1,8 @@
 //! The number matcher against the model that every building rule is held to.
 
 use crate::conformance;
-use catchment_builder::{BuilderConfig, NumberMatcher};
-use conformance::{Owned, Rule, balances_whatever_comes, does_what_the_model_does};
+use catchment_builder::{BuilderConfig, NumberConfig, NumberMatcher};
+use conformance::{Limits, Owned, Rule, balances_whatever_comes, does_what_the_model_does};
 
 struct ByNumber;
 
@@ -11,8 +11,16 @@ impl Rule for ByNumber {
 
     const COUNTS_ABSENT: bool = true;
 
-    fn matcher(config: &BuilderConfig) -> NumberMatcher {
-        NumberMatcher::new(config).expect("settings that can be")
+    fn matcher(config: &BuilderConfig, limits: &Limits) -> NumberMatcher {
+        let &Limits { number_bits, window_events, reorder_events, ref owned } = limits;
+        let number = NumberConfig {
+            number_bits,
+            window_events,
+            reorder_events,
+            owned: owned.clone(),
+            ..NumberConfig::default()
+        };
+        NumberMatcher::new(config, &number).expect("settings that can be")
     }
 
     fn number(event: u64, _source: usize) -> u64 {

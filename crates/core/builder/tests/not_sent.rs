@@ -13,7 +13,7 @@ fn not_sent(rig: &Rig) -> (u64, u64) {
 
 #[test]
 fn keys_that_a_source_passed_were_not_sent_unless_it_said_that_it_dropped_them() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send(0, 0, 0..40);
     rig.send(0, 1, 0..5);
     rig.poll(0);
@@ -33,7 +33,7 @@ fn keys_that_a_source_passed_were_not_sent_unless_it_said_that_it_dropped_them()
 
 #[test]
 fn keys_that_a_source_dropped_before_the_first_numbering_were_sent_to_nobody_else() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     // It dropped the first one, and three behind its first fragment; 6 it never had.
     mark(&mut rig, 0, 1, 0);
     rig.builder.note(0, 1, SourceNote::Excused(1));
@@ -51,7 +51,7 @@ fn keys_that_a_source_dropped_before_the_first_numbering_were_sent_to_nobody_els
 
 #[test]
 fn keys_that_a_source_dropped_of_a_numbering_that_has_not_begun_were_not_kept_from_it() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send_all(0, 0..2, 0..5);
     rig.poll(0);
     rig.builder.note(0, 1, SourceNote::Numbering);
@@ -71,7 +71,7 @@ fn what_came_late_was_sent_and_what_nobody_waited_for_is_not_known() {
     let mut frames = config(&[Required; 2]);
     // All rows are cut together.
     (frames.frame_bytes, frames.frame_time_ns) = (1 << 20, 3_600 * S);
-    let mut rig = Rig::new(frames);
+    let mut rig = Rig::whole(frames);
     rig.send_all(0, 0..2, 0..5);
     rig.builder.note(0, 1, SourceNote::Idle(true));
     rig.send(0, 0, 5..10);

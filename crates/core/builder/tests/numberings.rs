@@ -20,7 +20,7 @@ fn number_anew(rig: &mut Rig, source: usize) {
 
 #[test]
 fn a_source_that_begins_with_a_mark_while_others_number_is_of_the_next_numbering() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send(0, 0, 100..110);
     number_anew(&mut rig, 1);
     rig.send(0, 1, 0..10);
@@ -36,7 +36,7 @@ fn a_source_that_begins_with_a_mark_while_others_number_is_of_the_next_numbering
 
 #[test]
 fn a_program_that_begins_again_with_a_mark_waits_for_the_others() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send_all(0, 0..2, 100..110);
     rig.poll(0);
     rig.builder.note(0, 1, SourceNote::Session { key_bits: 48 });
@@ -56,7 +56,7 @@ fn a_program_that_begins_again_with_a_mark_waits_for_the_others() {
 
 #[test]
 fn sources_that_all_begin_with_a_mark_are_of_one_numbering() {
-    let mut rig = Rig::new(config(&[Required; 3]));
+    let mut rig = Rig::whole(config(&[Required; 3]));
     for source in 0..3 {
         number_anew(&mut rig, source);
         rig.send(0, source, 0..10);
@@ -68,7 +68,7 @@ fn sources_that_all_begin_with_a_mark_are_of_one_numbering() {
 
 #[test]
 fn a_numbering_of_which_nothing_came_but_a_low_water_mark_holds_up_none() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     mark(&mut rig, 0, 0, 100);
     for source in 0..2 {
         number_anew(&mut rig, source);
@@ -95,7 +95,7 @@ fn numberings_that_some_sources_begin_late_lose_and_mix_nothing() {
         let (count, numberings) = (2 + random.below(4) as usize, 1 + random.below(4));
         let mut config = config(&vec![Required; count]);
         config.timeout_ns = 3_600 * S;
-        let mut rig = Rig::new(config);
+        let mut rig = Rig::whole(config);
         // The first number of each numbering, and by source what it says in each.
         let mut expected: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         let mut scripts: Vec<Vec<Vec<Step>>> = vec![Vec::new(); count];

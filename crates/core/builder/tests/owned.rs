@@ -1,17 +1,16 @@
 //! Several nodes build the events of one run, each those of its own keys.
 
 use crate::support;
-use catchment_builder::{BuilderConfig, KeyRule, OwnedKeys, SourceRole};
+use catchment_builder::{BuilderConfig, KeyRule, NumberConfig, OwnedKeys, SourceRole};
 use catchment_model::{Entry, EventFlags};
-use support::{MS, Rig, S};
+use support::{MS, Rig, S, window};
 
 const SOURCES: usize = 3;
 const NODES: u32 = 3;
 
 fn node(owned: OwnedKeys) -> Rig {
-    let mut config = BuilderConfig::new(vec![SourceRole::Required; SOURCES]);
-    config.owned = owned;
-    Rig::new(config)
+    let config = BuilderConfig::new(vec![SourceRole::Required; SOURCES]);
+    Rig::by_number(config, NumberConfig { owned, ..NumberConfig::default() })
 }
 
 fn keys(rig: &Rig) -> Vec<u64> {
@@ -117,9 +116,9 @@ fn from_the_key_of_a_change_on_another_rule_counts() {
 #[test]
 fn what_is_another_nodes_is_no_loss_where_memory_is_short() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; SOURCES]);
-    config.owned = OwnedKeys::new(KeyRule::modulo(2, 0).unwrap());
     config.waiting_bytes_max = 10_000;
-    let mut rig = Rig::new(config);
+    let owned = OwnedKeys::new(KeyRule::modulo(2, 0).unwrap());
+    let mut rig = Rig::by_number(config, NumberConfig { owned, ..NumberConfig::default() });
     rig.send_all(0, 0..SOURCES, 0..10);
     rig.poll(0);
     // Ahead with more than its share.
@@ -135,9 +134,9 @@ fn what_is_another_nodes_is_no_loss_where_memory_is_short() {
 #[test]
 fn what_is_another_nodes_is_no_loss_where_it_comes_late() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; SOURCES]);
-    config.owned = OwnedKeys::new(KeyRule::modulo(2, 0).unwrap());
-    (config.window_events, config.reorder_events, config.parked_max) = (1_024, 64, 100);
-    let mut rig = Rig::new(config);
+    config.parked_max = 100;
+    let owned = OwnedKeys::new(KeyRule::modulo(2, 0).unwrap());
+    let mut rig = Rig::by_number(config, NumberConfig { owned, ..window(1_024, 64) });
     for step in 0..400 {
         let now = step * 10 * MS;
         rig.send_all(now, 0..SOURCES, step * 8..(step + 1) * 8);

@@ -16,7 +16,6 @@ fn rig(
     change: impl FnOnce(&mut BuilderConfig, &mut TimeConfig),
 ) -> Rig<TimeMatcher> {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; count]);
-    config.number_bits = 48;
     let clocks = vec![ClockConfig::NS; count];
     let mut time = TimeConfig::new(100, clocks, config.timeout_ns);
     time.fragments_max = fragments_max;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use crate::support;
-use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole};
+use catchment_builder::{BuilderConfig, IncompletePolicy, NumberConfig, SourceRole};
 use catchment_fixtures::Random;
 use catchment_model::Entry;
-use support::{MS, Rig, S};
+use support::{MS, Rig, S, window};
 
 #[test]
 fn the_first_undecided_fragment_is_known_whatever_becomes_of_those_behind_it() {
@@ -27,8 +27,7 @@ fn where_numbers_restart_no_undecided_fragment_is_passed() {
 fn a_fragment_that_is_discarded_behind_a_waiting_one_decides_nothing_before_it() {
     let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
     (config.positions, config.frame_bytes, config.parked_max) = (vec![true; 2], 1, 20);
-    (config.window_events, config.reorder_events) = (256, 16);
-    let mut rig = Rig::new(config);
+    let mut rig = Rig::by_number(config, window(256, 16));
     rig.send_all(0, 0..2, 0..10);
     rig.poll(0);
     assert_eq!((rig.builder.first_undecided(0), rig.builder.decided_key(0)), (10, 10));
@@ -78,8 +77,8 @@ impl History {
         let mut random = Random::new(seed);
         let count = 1 + random.below(5) as usize;
         let mut config = BuilderConfig::new(vec![SourceRole::Required; count]);
-        (config.number_bits, config.positions) = (16, vec![true; count]);
-        (config.window_events, config.reorder_events) = (256, 1 + random.below(60));
+        config.positions = vec![true; count];
+        let number = NumberConfig { number_bits: 16, ..window(256, 1 + random.below(60)) };
         config.frame_bytes = 1 + random.below(20_000);
         config.parked_max = 1 + random.below(400) as usize;
         if random.below(3) == 0 {
@@ -93,7 +92,7 @@ impl History {
         }
         let first = random.below(1 << 16);
         let log = || Log { next: first, ..Log::default() };
-        let rig = Rig::new(config);
+        let rig = Rig::by_number(config, number);
         let sources = (0..count).map(|_| log()).collect();
         let (now_ns, rows_below, discards_seen) = (S, 0, 0);
         Self { seed, random, rig, sources, restarts, now_ns, rows_below, discards_seen }

@@ -22,8 +22,7 @@ struct Run(Rig<TimeMatcher>);
 
 pub(crate) fn settings(roles: &[SourceRole], front_ends: &[usize]) -> BuilderConfig {
     let mut config = BuilderConfig::new(roles.to_vec());
-    config.sparse_without_promises = true;
-    (config.number_bits, config.frame_bytes) = (48, 1);
+    config.frame_bytes = 1;
     config.promising = (0..roles.len()).map(|source| front_ends.contains(&source)).collect();
     (config.positions, config.pausable) = (config.promising.clone(), config.promising.clone());
     config

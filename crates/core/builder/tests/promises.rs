@@ -4,20 +4,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support;
-use catchment_builder::{BuilderConfig, Fragment, SourceNote, SourceRole};
+use catchment_builder::{BuilderConfig, Fragment, NumberConfig, SourceNote, SourceRole};
 use catchment_fixtures::Random;
 use catchment_model::{Entry, EventFlags};
-use support::{MS, Rig, S};
+use support::{MS, Rig, S, window};
 
 use SourceRole::{Optional, Required, Sparse};
 
 /// These sources promise, and rows are cut at once.
 pub(crate) fn config(roles: &[SourceRole]) -> BuilderConfig {
     let mut config = BuilderConfig::new(roles.to_vec());
-    (config.number_bits, config.frame_bytes) = (48, 1);
+    config.frame_bytes = 1;
     let all = vec![true; roles.len()];
     (config.promising, config.pausable, config.positions) = (all.clone(), all.clone(), all);
     config
+}
+
+/// The same with a short window.
+fn short(roles: &[SourceRole]) -> Rig {
+    Rig::by_number(config(roles), NumberConfig { number_bits: 48, ..window(256, 16) })
 }
 
 fn keys(rig: &Rig) -> Vec<u64> {
@@ -30,7 +35,7 @@ pub(crate) fn mark(rig: &mut Rig, now_ns: u64, source: usize, number: u64) {
 
 #[test]
 fn an_event_closes_once_each_awaited_source_has_passed_it() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send(0, 0, 0..10);
     rig.poll(0);
     assert!(rig.rows.is_empty());
@@ -54,7 +59,7 @@ fn an_event_closes_once_each_awaited_source_has_passed_it() {
 
 #[test]
 fn an_idle_source_is_left_out_until_its_next_fragment() {
-    let mut rig = Rig::new(config(&[Required, Optional]));
+    let mut rig = Rig::whole(config(&[Required, Optional]));
     rig.send_all(0, 0..2, 0..5);
     rig.builder.note(0, 1, SourceNote::Idle(true));
     rig.send(MS, 0, 5..10);
@@ -77,7 +82,7 @@ fn an_idle_source_is_left_out_until_its_next_fragment() {
 
 #[test]
 fn a_silent_source_costs_one_time_out_and_counts_again_when_it_speaks() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send_all(0, 0..2, 0..10);
     let mut key = 10;
     for ms in 1..=3_000 {
@@ -103,7 +108,7 @@ fn a_silent_source_costs_one_time_out_and_counts_again_when_it_speaks() {
 
 #[test]
 fn an_event_after_which_nobody_delivers_waits_for_one_time_out_and_the_source_is_not_silent() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send_all(0, 0..2, 0..10);
     rig.send(0, 0, [10]);
     for ms in 1..5_000 {
@@ -123,7 +128,7 @@ fn an_event_after_which_nobody_delivers_waits_for_one_time_out_and_the_source_is
 
 #[test]
 fn time_in_which_nothing_was_pushed_is_no_silence() {
-    let mut rig = Rig::new(config(&[Required; 2]));
+    let mut rig = Rig::whole(config(&[Required; 2]));
     rig.send_all(0, 0..2, 0..10);
     rig.send(0, 0, [10]);
     rig.poll(0);
@@ -144,7 +149,7 @@ fn time_in_which_nothing_was_pushed_is_no_silence() {
 
 #[test]
 fn a_required_source_whose_connection_fell_silent_is_waited_for_until_its_wait_ends() {
-    let mut rig = Rig::new(config(&[Required, Required, Optional]));
+    let mut rig = Rig::whole(config(&[Required, Required, Optional]));
     rig.send_all(0, 0..3, 0..10);
     (1..3).for_each(|source| rig.builder.note(0, source, SourceNote::Waited));
     let send = |rig: &mut Rig, ms: std::ops::Range<u64>| {
@@ -180,11 +185,7 @@ fn a_required_source_whose_connection_fell_silent_is_waited_for_until_its_wait_e
 
 #[test]
 fn the_run_begins_with_the_lowest_key_of_all() {
-    let mut rig = Rig::new(BuilderConfig {
-        window_events: 256,
-        reorder_events: 16,
-        ..config(&[Required; 3])
-    });
+    let mut rig = short(&[Required; 3]);
     rig.send(0, 0, 1_000_000..1_000_010);
     rig.send(0, 1, 1_000..1_005);
     rig.poll(0);
@@ -201,7 +202,7 @@ fn the_run_begins_with_the_lowest_key_of_all() {
 
 #[test]
 fn a_source_that_says_nothing_at_the_start_costs_one_time_out() {
-    let mut rig = Rig::new(config(&[Required, Required, Sparse]));
+    let mut rig = Rig::whole(config(&[Required, Required, Sparse]));
     rig.send(0, 0, 70..80);
     for ms in 0..=1_000 {
         assert!(rig.rows.is_empty());
@@ -217,9 +218,7 @@ fn a_source_that_says_nothing_at_the_start_costs_one_time_out() {
 
 #[test]
 fn a_source_far_ahead_loses_nothing_and_closes_nothing() {
-    let roles = [Required; 2];
-    let mut rig =
-        Rig::new(BuilderConfig { window_events: 256, reorder_events: 16, ..config(&roles) });
+    let mut rig = short(&[Required; 2]);
     rig.send_all(0, 0..2, 0..1);
     rig.send(0, 0, 1..5_000);
     rig.poll(0);
@@ -234,9 +233,7 @@ fn a_source_far_ahead_loses_nothing_and_closes_nothing() {
 
 #[test]
 fn what_comes_before_parked_fragments_are_taken_closes_no_event_without_them() {
-    let roles = [Required; 2];
-    let mut rig =
-        Rig::new(BuilderConfig { window_events: 256, reorder_events: 16, ..config(&roles) });
+    let mut rig = short(&[Required; 2]);
     rig.send_all(0, 0..2, 0..1);
     rig.send(0, 0, [1_000, 1_005, 1_258]);
     mark(&mut rig, 0, 1, 1_010);
@@ -254,7 +251,7 @@ fn what_comes_before_parked_fragments_are_taken_closes_no_event_without_them() {
 fn memory_that_runs_short_closes_the_oldest_event_of_sources_that_cannot_wait() {
     let mut config = config(&[Required; 2]);
     (config.pausable, config.waiting_bytes_max) = (Vec::new(), 10_000);
-    let mut rig = Rig::new(config);
+    let mut rig = Rig::whole(config);
     rig.send_all(0, 0..2, 0..1);
     rig.send(0, 0, 1..151);
     rig.poll(0);
@@ -265,7 +262,7 @@ fn memory_that_runs_short_closes_the_oldest_event_of_sources_that_cannot_wait() 
 
 #[test]
 fn a_camera_beside_a_trigger_is_no_loss_and_delays_events_by_its_marks_alone() {
-    let mut rig = Rig::new(config(&[Required, Sparse]));
+    let mut rig = Rig::whole(config(&[Required, Sparse]));
     let mut pictures = Vec::new();
     for ms in 0..3_000 {
         rig.send(ms * MS, 0, [ms]);
@@ -289,7 +286,7 @@ fn a_camera_beside_a_trigger_is_no_loss_and_delays_events_by_its_marks_alone() {
 
 #[test]
 fn a_sparse_source_without_marks_delays_events_by_a_time_out_at_most() {
-    let mut rig = Rig::new(config(&[Required, Sparse]));
+    let mut rig = Rig::whole(config(&[Required, Sparse]));
     rig.send_all(0, 0..2, 0..1);
     for ms in 1..5_000 {
         rig.send(ms * MS, 0, [ms]);
@@ -309,7 +306,7 @@ fn one_source_of_ninety_that_sends_one_of_a_thousand_delays_and_loses_nothing() 
     for role in [Sparse, Required] {
         let mut roles = vec![Required; 90];
         roles[89] = role;
-        let mut rig = Rig::new(config(&roles));
+        let mut rig = Rig::whole(config(&roles));
         for first in (0..10_000).step_by(500) {
             let now_ns = first * MS / 10;
             (0..89).for_each(|source| rig.send(now_ns, source, first..first + 500));
@@ -329,7 +326,7 @@ fn one_source_of_ninety_that_sends_one_of_a_thousand_delays_and_loses_nothing() 
 
 #[test]
 fn a_numbering_begins_once_each_awaited_source_has_marked_it() {
-    let mut rig = Rig::new(config(&[Required, Required, Required]));
+    let mut rig = Rig::whole(config(&[Required, Required, Required]));
     rig.send_all(0, 0..3, 100..110);
     rig.builder.note(0, 2, SourceNote::Gone);
     rig.builder.note(0, 0, SourceNote::Numbering);
@@ -367,9 +364,10 @@ fn send_whole(rig: &mut Rig, now_ns: u64, source: usize, number: u64) {
 #[test]
 fn beside_sources_that_vote_an_event_waits_for_quorum_and_marks() {
     let mut config = config(&[Required, Required, Sparse]);
-    (config.promising, config.number_bits) = (vec![false, false, true], 24);
-    (config.pausable, config.reorder_events) = (vec![false, false, true], 2);
-    let mut rig = Rig::new(config);
+    config.promising = vec![false, false, true];
+    config.pausable = config.promising.clone();
+    let mut rig =
+        Rig::by_number(config, NumberConfig { reorder_events: 2, ..NumberConfig::default() });
     // The link's keys are whole; the voters' numbers are of 24 bits.
     let far = 7 << 24;
     rig.builder.note(0, 2, SourceNote::Session { key_bits: 64 });
@@ -407,7 +405,7 @@ fn beside_sources_that_vote_an_event_waits_for_quorum_and_marks() {
 #[test]
 fn where_those_that_vote_fall_silent_the_marks_decide() {
     let mut config = config(&[Required, Required, Required]);
-    (config.promising, config.number_bits) = (vec![false, true, true], 24);
+    config.promising = vec![false, true, true];
     let mut rig = Rig::new(config);
     for ms in 0..3_000 {
         rig.send_all(ms * MS, 1..3, ms..ms + 1);
@@ -438,15 +436,15 @@ fn the_ledger_balances_whatever_sources_promise() {
             .collect();
         let count = roles.len();
         let mut config = config(&roles);
-        config.number_bits = [16, 24, 48][random.below(3) as usize];
-        (config.window_events, config.reorder_events) = (256, random.below(256));
+        let number_bits = [16, 24, 48][random.below(3) as usize];
+        let number = NumberConfig { number_bits, ..window(256, random.below(256)) };
         config.timeout_ns = 10 * MS;
         config.parked_max = 1 + random.below(300) as usize;
         for (index, role) in roles.iter().enumerate() {
             let promises = *role == Sparse || random.chance(700);
             (config.promising[index], config.pausable[index]) = (promises, random.chance(500));
         }
-        let mut rig = Rig::new(config);
+        let mut rig = Rig::by_number(config, number);
         let mut next = vec![random.next_u64(); count];
         let mut now = random.below(S);
         for _ in 0..400 {
@@ -542,7 +540,7 @@ impl History {
         config.timeout_ns = 3_600 * S;
         config.frame_bytes = 1 + random.below(2_000);
         config.frame_time_ns = 0;
-        let mut rig = Rig::new(config);
+        let mut rig = Rig::whole(config);
         let origin = [0, 5, (1 << 24) - 300, 1 << 40][random.below(4) as usize];
         let model = |index: usize, random: &mut Random| Model {
             // The first one's numbers are the keys.

@@ -3,7 +3,7 @@
 use crate::support;
 use catchment_builder::{BuilderConfig, Fragment, FragmentFlags, SourceRole};
 use catchment_model::Entry;
-use support::{MS, Rig, S};
+use support::{MS, Rig, S, window};
 
 /// Sends events of all sources at 400 Hz, ten at a time; `change` makes other numbers of some.
 fn deliver(
@@ -126,7 +126,7 @@ fn a_source_that_runs_ahead_spends_its_own_share_and_costs_nobody_else() {
 fn half_of_the_sources_move_nobody_and_one_more_moves_all() {
     for (restarted, epoch) in [(5, false), (6, true)] {
         let config = BuilderConfig::new(vec![SourceRole::Required; 10]);
-        let mut rig = Rig::new(BuilderConfig { window_events: 8_192, ..config });
+        let mut rig = Rig::by_number(config, window(8_192, 4_096));
         let mut now = 0;
         let change = |source, number: u64| match source {
             source if source < restarted && number >= 30_000 => number - 29_990,

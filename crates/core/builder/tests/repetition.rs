@@ -3,7 +3,7 @@
 use crate::support;
 use catchment_builder::{BuilderConfig, Fragment, FragmentFlags, SourceRole};
 use catchment_model::Entry;
-use support::{MS, Rig, S};
+use support::{MS, Rig, S, window};
 
 /// One packet of one number every 20 ms of these sources, a poll after each; returns the time.
 fn deliver(rig: &mut Rig, mut now: u64, sources: &[usize], numbers: std::ops::Range<u64>) -> u64 {
@@ -145,7 +145,7 @@ fn a_packet_with_many_fragments_is_no_restart_however_often_it_comes_again() {
 #[test]
 fn what_a_source_sends_a_window_behind_the_others_is_no_restart() {
     let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-    let mut rig = Rig::new(BuilderConfig { window_events: 256, reorder_events: 64, ..config });
+    let mut rig = Rig::by_number(config, window(256, 64));
     let mut now = deliver(&mut rig, 0, &[0, 1], 0..200);
     now = deliver(&mut rig, now, &[0], 200..900);
     // The other source has ended when the last packet of this one comes again and again.
@@ -168,7 +168,7 @@ fn what_a_source_sends_a_window_behind_the_others_is_no_restart() {
 #[test]
 fn a_packet_that_came_twice_before_a_restart_is_no_loss_after_it() {
     let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-    let mut rig = Rig::new(BuilderConfig { window_events: 8_192, ..config });
+    let mut rig = Rig::by_number(config, window(8_192, 4_096));
     let mut now = deliver(&mut rig, 0, &[0, 1], 100_000..100_200);
     now = pause(&mut rig, now, S);
     rig.send(now, 1, 100_190..100_195);
@@ -204,9 +204,8 @@ fn a_sequenced_source_that_is_overtaken_by_its_own_last_fragment_has_not_restart
 #[test]
 fn packets_that_come_twice_while_another_source_is_not_read_are_no_loss() {
     for held in [0, 1] {
-        let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-        (config.window_events, config.reorder_events) = (256, 64);
-        let mut rig = Rig::new(config);
+        let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+        let mut rig = Rig::by_number(config, window(256, 64));
         let mut now = deliver(&mut rig, 0, &[0, 1], 0..60);
         // One thread reads on, each packet of 20 events twice; the other is not called for 10 s.
         let packets: Vec<_> = (3..180).map(|packet| packet * 20..(packet + 1) * 20).collect();

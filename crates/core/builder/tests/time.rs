@@ -1,6 +1,6 @@
 //! The time matcher: the model that every building rule is held to, and what only this rule does.
 
-use crate::conformance::{Owned, Rule, balances_whatever_comes, does_what_the_model_does};
+use crate::conformance::{Limits, Owned, Rule, balances_whatever_comes, does_what_the_model_does};
 use crate::support::{MS, Rig, S};
 use catchment_builder::{
     BuilderConfig, ClockConfig, Fragment, Late, SourceRole, TimeConfig, TimeMatcher, Unmatched,
@@ -20,13 +20,14 @@ impl Rule for ByTime {
 
     const COUNTS_ABSENT: bool = false;
 
-    fn matcher(config: &BuilderConfig) -> TimeMatcher {
-        let reorder_ns = (config.reorder_events * APART).min(config.timeout_ns / 4);
+    fn matcher(config: &BuilderConfig, limits: &Limits) -> TimeMatcher {
+        let reorder_ns = (limits.reorder_events * APART).min(config.timeout_ns / 4);
         let clock = ClockConfig { reorder_ns, ..ClockConfig::NS };
         let clocks = vec![clock; config.sources.len()];
         let mut time = TimeConfig::new(10 * JITTER, clocks, config.timeout_ns);
         // These clocks are slower than this machine's: their lead falls all the time.
         time.skew_ns = 3_600 * S;
+        time.rows_max = limits.window_events;
         TimeMatcher::new(config, &time).expect("settings that can be")
     }
 
@@ -63,9 +64,7 @@ pub(crate) fn rig_of(
     window_ns: u64,
     change: impl FnOnce(&mut TimeConfig),
 ) -> Rig<TimeMatcher> {
-    let mut config = BuilderConfig::new(roles);
-    config.number_bits = 48;
-    config.sparse_without_promises = true;
+    let config = BuilderConfig::new(roles);
     let clocks = vec![ClockConfig::NS; config.sources.len()];
     let mut time = TimeConfig::new(window_ns, clocks, config.timeout_ns);
     change(&mut time);

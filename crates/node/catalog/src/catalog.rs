@@ -19,6 +19,7 @@ use crate::row::{self, Quality, RunDetail, RunRow, RunState, Totals, stored};
 use crate::schema::{self, ForReading, Paths, SCHEMA_VERSION};
 use crate::search::Search;
 use crate::step::step;
+use crate::target_sources;
 use crate::{
     COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, REMARKS_MAX, SEARCH_LIMIT_MAX, WHO_BYTES_MAX,
 };
@@ -219,7 +220,8 @@ impl Catalog {
             let remarks = remarks::of_run(connection, number)?;
             let file_rows = FileRow::of_run(connection, number)?;
             let locations = locations::of_run(connection, number)?;
-            Ok(Some(RunDetail { run, ledger, remarks, file_rows, locations }))
+            let targets = target_sources::of_run(connection, number)?;
+            Ok(Some(RunDetail { run, ledger, remarks, file_rows, locations, targets }))
         })?;
         let detail = detail.ok_or(CatalogError::NoRun { number })?;
         Ok(RunDetail { run: detail.run.seen_from(&self.paths), ..detail })

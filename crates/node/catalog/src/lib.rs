@@ -48,6 +48,7 @@ mod salvage;
 mod schema;
 mod search;
 mod step;
+mod target_sources;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +64,7 @@ pub use remarks::Remark;
 pub use row::{Quality, RunDetail, RunRow, RunState, Totals};
 pub use schema::SCHEMA_VERSION;
 pub use search::Search;
+pub use target_sources::TargetSource;
 
 /// The folder inside a data folder in which the catalogue stands.
 pub const CATALOG_FOLDER: &str = ".catchment";

@@ -25,6 +25,7 @@ use crate::remarks::{self, Remark};
 use crate::row::{RunRow, RunState, StoredTotals, stored};
 use crate::schema::{self, Paths};
 use crate::step::step;
+use crate::target_sources::{self, TargetSource};
 
 /// All that is known of a run. What was entered before is entered again, so that nothing depends on
 /// which of it could be.
@@ -44,6 +45,8 @@ pub struct RunKnown {
     pub remarks: Vec<Remark>,
     /// Where its frames are sent; once it is over, with what is there.
     pub locations: Vec<RunLocation>,
+    /// Once it is over, what became of its fragments in each target, if there were several.
+    pub targets: Vec<TargetSource>,
     /// That it records.
     pub begun: Option<Begun>,
     /// That it is over.
@@ -113,6 +116,8 @@ struct Entry {
     remarks: Vec<RemarkEntry>,
     #[serde(default, deserialize_with = "known_locations")]
     locations: Vec<RunLocation>,
+    #[serde(default)]
+    targets: Vec<TargetSource>,
     taken_ns: u64,
     id: Option<String>,
     folder: Option<String>,
@@ -182,6 +187,7 @@ impl Entry {
             emulated: known.emulated,
             remarks: known.remarks.iter().map(RemarkEntry::of).collect(),
             locations: known.locations.clone(),
+            targets: known.targets.clone(),
             taken_ns: known.taken.0,
             id: begun.map(|begun| begun.id.to_string()),
             folder: begun.map(|begun| paths.folder_name(&begun.folder)),
@@ -207,6 +213,7 @@ impl Entry {
         let remarks: Vec<Remark> = self.remarks.iter().map(RemarkEntry::remark).collect();
         remarks::put(connection, self.number, &remarks)?;
         locations::put(connection, self.number, &self.locations)?;
+        target_sources::put(connection, self.number, &self.targets)?;
         if let Some(started_ns) = self.started_ns {
             connection.execute(
                 "UPDATE runs SET id = ?2, folder = ?3, started_ns = ?4, state = 'recording', \

@@ -37,6 +37,7 @@ use crate::row::{self, RunRow, RunState, stored};
 use crate::salvage::{self, OldRun, Salvaged};
 use crate::schema::{self, Paths, beside};
 use crate::step::step;
+use crate::target_sources;
 
 /// What a rebuild came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -292,6 +293,7 @@ impl Plan {
             }
             let Some(old) = old else { continue };
             remarks::put(connection, number, &old.remarks)?;
+            target_sources::put(connection, number, &old.targets)?;
             if facts.as_ref().is_none_or(|facts| facts.locations.is_empty()) {
                 locations::put(connection, number, &old.locations)?;
             }

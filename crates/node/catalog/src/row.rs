@@ -12,6 +12,7 @@ use crate::files::FileRow;
 use crate::lock::is_live;
 use crate::remarks::Remark;
 use crate::schema::Paths;
+use crate::target_sources::TargetSource;
 
 named! {
     /// What has become of a run.
@@ -136,6 +137,8 @@ pub struct RunDetail {
     pub file_rows: Vec<FileRow>,
     /// Where its frames were sent, by target.
     pub locations: Vec<RunLocation>,
+    /// What became of its fragments in each target, if it had several or one with a spill.
+    pub targets: Vec<TargetSource>,
 }
 
 /// What a run came to.

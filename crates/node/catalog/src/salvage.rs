@@ -15,6 +15,7 @@ use crate::locations;
 use crate::remarks::{self, Remark};
 use crate::row::{self, COLUMNS, RunRow, out};
 use crate::schema::{self, Paths};
+use crate::target_sources::{self, TargetSource};
 
 /// A catalogue's contents.
 #[derive(Debug, Default)]
@@ -41,6 +42,7 @@ pub(crate) struct OldRun {
     pub(crate) spans: Vec<FrameSpan>,
     pub(crate) copies: Vec<Copy>,
     pub(crate) locations: Vec<RunLocation>,
+    pub(crate) targets: Vec<TargetSource>,
 }
 
 /// Reads the catalogue, or if there is none the one before the last rebuild. None if there is
@@ -125,8 +127,12 @@ impl Salvaged {
             true => self.keep(locations::of_run(connection, number)).unwrap_or_default(),
             false => Vec::new(),
         };
+        let targets = match version >= VERSION_WITH_TARGETS {
+            true => self.keep(target_sources::of_run(connection, number)).unwrap_or_default(),
+            false => Vec::new(),
+        };
         let (files, spans, copies) = (Vec::new(), Vec::new(), Vec::new());
-        let mut old = OldRun { row, ledger, remarks, files, spans, copies, locations };
+        let mut old = OldRun { row, ledger, remarks, files, spans, copies, locations, targets };
         if version >= VERSION_WITH_FILES {
             old.files = self.keep(FileRow::of_run(connection, number)).unwrap_or_default();
             old.spans = self.keep(FrameSpan::of_run(connection, number)).unwrap_or_default();
@@ -173,3 +179,4 @@ const VERSION_WITH_FILES: i64 = 2;
 const VERSION_WITH_EMULATED: i64 = 3;
 const VERSION_WITH_REMARKS: i64 = 4;
 const VERSION_WITH_LOCATIONS: i64 = 5;
+const VERSION_WITH_TARGETS: i64 = 7;

@@ -404,4 +404,13 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT, WITHOUT ROWID;",
     // 6: which frames are in which files of a storage node.
     "ALTER TABLE locations ADD COLUMN file_frames TEXT NOT NULL DEFAULT '[]';",
+    // 7: what became of each source's fragments in each target.
+    "CREATE TABLE target_sources (
+        run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        target TEXT NOT NULL,
+        source TEXT NOT NULL,
+        entries TEXT NOT NULL,
+        PRIMARY KEY (run, number)
+    ) STRICT, WITHOUT ROWID;",
 ];

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use catchment_catalog::{
     Begun, CachedCatalog, Catalog, CatalogError, LiveRun, NumberRequest, Over, PATIENCE_AT_START,
-    Quality, REMARKS_MAX, Remark, RunEnd, RunKnown, RunRow, RunState, Search, Totals,
+    Quality, REMARKS_MAX, Remark, RunEnd, RunKnown, RunRow, RunState, Search, TargetSource, Totals,
 };
 use catchment_frame::RunLocation;
 use catchment_model::{Ledger, RunId, SourceLedger, Utc};
@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::api;
 use crate::problem::Problem;
+use crate::watching::targets::of_run;
 
 /// Access to the catalogue.
 #[derive(Debug)]
@@ -287,7 +288,8 @@ impl CatalogClient {
         let (id, folder, started) = (summary.run, summary.folder.clone(), Utc(started_ns));
         let begun = Some(Begun { id, folder, started });
         let (over, locations) = (Some(Over::Ended(end)), summary.locations.clone());
-        let known = RunKnown { begun, over, locations, ..self.known.lock().clone() };
+        let targets = of_run(summary);
+        let known = RunKnown { begun, over, locations, targets, ..self.known.lock().clone() };
         self.enter(PendingEnd { live, known });
     }
 
@@ -385,15 +387,23 @@ impl CatalogClient {
     pub(crate) fn run(&self, number: u64) -> Result<api::Run, Problem> {
         let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
         let (mut remarks, mut locations) = (detail.remarks, detail.locations);
+        let mut of_targets = detail.targets;
         for end in self.pending().iter().filter(|end| end.live.number() == number) {
             remarks.extend(end.known.remarks.clone());
             locations.clone_from(&end.known.locations);
+            of_targets.clone_from(&end.known.targets);
         }
         remarks.sort();
         remarks.dedup();
         let remarks = Some(remarks.into_iter().map(remark_of).collect());
-        let locations = Some(locations.into_iter().map(location).collect());
-        Ok(api::Run { remarks, locations, ..self.with_pending(detail.run) })
+        let locations = Some(locations.into_iter().map(api::RunLocation::from).collect());
+        let line = |TargetSource { target, source, entries }| api::TargetSource {
+            target,
+            source,
+            entries,
+        };
+        let targets = Some(of_targets.into_iter().map(line).collect());
+        Ok(api::Run { remarks, locations, targets, ..self.with_pending(detail.run) })
     }
 
     /// A run's ledger: of each source from its files; if the files are not available, only the sum,
@@ -531,28 +541,7 @@ fn run(row: RunRow) -> api::Run {
         folder: row.folder.unwrap_or_default(),
         remarks: None,
         locations: None,
-    }
-}
-
-fn file_frames(files: catchment_frame::FileFrames) -> api::FileFrames {
-    let catchment_frame::FileFrames { first_file, last_file, files, first_frame, last_frame } =
-        files;
-    api::FileFrames { first_file, last_file, files, first_frame, last_frame }
-}
-
-fn location(location: RunLocation) -> api::RunLocation {
-    api::RunLocation {
-        target: location.target,
-        kind: location.kind.name().into(),
-        address: location.address,
-        name: location.name,
-        required: location.required,
-        frames: location.frames,
-        bytes: location.bytes,
-        first_frame: location.first_frame,
-        last_frame: location.last_frame,
-        files: location.files.into_iter().map(|(first, last)| [first, last]).collect(),
-        file_frames: location.file_frames.into_iter().map(file_frames).collect(),
+        targets: None,
     }
 }
 

@@ -106,6 +106,15 @@ fn a_spill_shows_what_waits_in_it_during_a_run_and_afterwards() {
     let run = client.until_of("/api/v1/runs/1", has_ended);
     assert_eq!(run["locations"][0]["files"], json!([[0, 0]]), "{run}");
     assert_eq!(run["locations"][1]["frames"], 0, "{run}");
+    // What became of fragments there is known by source, too.
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let of_targets = run["targets"].as_array().unwrap();
+    let found = of_targets.iter().map(|one| [text(&one["target"]), text(&one["source"])]);
+    let names = sources["sources"].as_array().unwrap().iter().map(|one| text(&one["name"]));
+    let expected =
+        names.flat_map(|name| ["node", "raid"].map(|target| [target.into(), name.clone()]));
+    assert_eq!(found.collect::<BTreeSet<_>>(), expected.collect::<BTreeSet<_>>(), "{run}");
+    assert!(of_targets[0]["entries"]["fragments_spilled"].as_u64() > Some(0), "{run}");
     assert!(foreign.is_dir());
 }
 

@@ -1,36 +1,44 @@
 //! The builders' part of a recorder's configuration.
 
-use catchment_builder::{BuilderConfig, Continues, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
+use catchment_builder::{
+    BuilderConfig, Continues, IncompletePolicy, NUMBER_BITS_MAX, NumberConfig, SourceRole,
+};
 use catchment_frame::Position;
 
 use crate::beginning::Beginning;
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::links::LinkConfig;
 
-/// The builder's part of the configuration.
+/// The builder's part of the configuration, whatever the rule.
 pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
     let segment_bytes = config.segment_bytes();
     BuilderConfig {
-        owned: config.own.clone(),
-        number_bits: number_bits(&config.sources),
         timeout_ns: config.build.timeout_ns,
         edge_ns: config.edge_ns,
-        window_events: config.build.window_events,
-        reorder_events: config.build.reorder_events,
         incomplete: config.build.incomplete,
         event_bytes_max: config.event_bytes_max(),
         waiting_bytes_max: (segment_bytes / 4).max(config.two_events_bytes(segment_bytes)),
-        is_admitted: config.sources.iter().all(SourceConfig::is_of_trains),
         parked_max: parked_max(segment_bytes, config.sources.len()),
         frame_bytes: config.event_frame_bytes(),
         frame_time_ns: config.frame.time_ns,
         expected_in: config.sources.iter().map(|source| source.expected_in).collect(),
-        reference: config.reference().filter(|_| !config.is_by_time()),
-        sparse_without_promises: config.is_by_time(),
         pausable: config.sources.iter().map(SourceConfig::is_pausable).collect(),
         promising: config.sources.iter().map(SourceConfig::is_link).collect(),
         positions: config.sources.iter().map(SourceConfig::is_link).collect(),
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
+    }
+}
+
+/// That of the rule by number.
+pub(crate) fn number_config(config: &RecorderConfig) -> NumberConfig {
+    NumberConfig {
+        owned: config.own.clone(),
+        number_bits: number_bits(&config.sources),
+        reference: config.reference(),
+        window_events: config.build.window_events,
+        reorder_events: config.build.reorder_events,
+        is_admitted: config.sources.iter().all(SourceConfig::is_of_trains),
+        ..NumberConfig::default()
     }
 }
 
@@ -51,35 +59,42 @@ fn number_bits(sources: &[SourceConfig]) -> u32 {
     bits.unwrap_or(NUMBER_BITS_MAX).min(NUMBER_BITS_MAX)
 }
 
-/// The configuration of the builder of channels, whose keys are slices. The window is at least as
-/// long as the memory for waiting fragments lasts.
+/// The configuration of the builder of channels, whose keys are slices.
 pub(crate) fn link_builder_config(config: &RecorderConfig, beginning: &Beginning) -> BuilderConfig {
     let lanes = config.links.iter().map(|link| link.channels.len()).sum();
-    let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
-    // A link votes on the time, not each of its channels.
-    let channels = |(link, one): (u32, &LinkConfig)| std::iter::repeat_n(link, one.channels.len());
     let of_session =
         |link: &LinkConfig| std::iter::repeat_n(link.is_session(), link.channels.len());
     let are_of_session: Vec<bool> = config.links.iter().flat_map(of_session).collect();
     BuilderConfig {
-        number_bits: crate::slices::SLICE_BITS,
-        voters: (0..).zip(&config.links).flat_map(channels).collect(),
-        number_back_max: crate::slices::back_max(slice_ns, config.sizes.link_window_slices),
         timeout_ns: config.build.timeout_ns,
-        window_events: config.sizes.link_window_slices,
-        reorder_events: LINK_REORDER_SLICES,
-        skips_are_losses: true,
         incomplete: IncompletePolicy::Keep,
         waiting_bytes_max: config.link_segment_bytes() / 4,
         parked_max: parked_max(config.link_segment_bytes(), lanes),
         frame_bytes: config.channel_frame_bytes(),
         // Fragments left by a dead link are written, too.
         frame_time_ns: config.frame.duration_ns.saturating_add(config.frame.duration_ns / 4),
-        frame_keys_multiple: Some(config.frame_slices()),
         continues: continued_slices(config, beginning, &are_of_session),
         pausable: are_of_session.clone(),
         positions: are_of_session,
         ..BuilderConfig::new(vec![SourceRole::Required; lanes])
+    }
+}
+
+/// That of their rule, which matches slices by number. The window is at least as long as the memory
+/// for waiting fragments lasts.
+pub(crate) fn link_number_config(config: &RecorderConfig) -> NumberConfig {
+    let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
+    // A link votes on the time, not each of its channels.
+    let channels = |(link, one): (u32, &LinkConfig)| std::iter::repeat_n(link, one.channels.len());
+    NumberConfig {
+        number_bits: crate::slices::SLICE_BITS,
+        voters: (0..).zip(&config.links).flat_map(channels).collect(),
+        number_back_max: crate::slices::back_max(slice_ns, config.sizes.link_window_slices),
+        window_events: config.sizes.link_window_slices,
+        reorder_events: LINK_REORDER_SLICES,
+        skips_are_losses: true,
+        frame_keys_multiple: Some(config.frame_slices()),
+        ..NumberConfig::default()
     }
 }
 

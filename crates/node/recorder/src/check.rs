@@ -14,7 +14,7 @@ use catchment_net::{Network, check_cpu};
 use catchment_wire::Transport;
 
 use crate::budget::SystemMemory;
-use crate::builder_config::builder_config;
+use crate::builder_config::{builder_config, number_config};
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::links::check_links;
 use crate::target_config::{NodeConfig, Place, Variant};
@@ -226,9 +226,18 @@ impl RecorderConfig {
         if config.sources.is_empty() {
             config.sources.push(SourceRole::Required);
         }
-        // This has a narrower bound of its own.
-        config.reorder_events = config.reorder_events.min(config.window_events / 2);
-        let Err(refused) = config.check() else { return Ok(()) };
+        let of_rule = || {
+            let mut number = number_config(self);
+            // This has a narrower bound of its own.
+            number.reorder_events = number.reorder_events.min(number.window_events / 2);
+            number.check(&config)
+        };
+        // Those of the other rule are checked with its sources.
+        let checked = config.check().and_then(|()| match self.is_by_time() {
+            true => Ok(()),
+            false => of_rule(),
+        });
+        let Err(refused) = checked else { return Ok(()) };
         if let Refused::Window { got, max } = refused {
             let expected = format_args!("a power of two, {WINDOW_EVENTS_MIN} to {max}");
             return require(false, "build.window_events", expected, got);

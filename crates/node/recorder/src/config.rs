@@ -196,9 +196,9 @@ pub struct BuildConfig {
     /// How long an event waits for its missing sources.
     #[serde(rename = "timeout", deserialize_with = "Time::read")]
     pub timeout_ns: u64,
-    /// How many events may be open at once; a power of two.
+    /// By number: how many events may be open at once; a power of two.
     pub window_events: u64,
-    /// How far a source's fragments may be out of order.
+    /// By number: how far a source's fragments may be out of order.
     pub reorder_events: u64,
     /// The treatment of incomplete events.
     pub incomplete: IncompletePolicy,

@@ -678,6 +678,8 @@ pub struct RunSummary {
     pub folder: PathBuf,
     /// Where its frames were sent, and what is there.
     pub locations: Vec<RunLocation>,
+    /// The names of its sources and links, in the ledger's order.
+    pub names: Vec<String>,
     /// The time from the start to the close of the last file.
     pub seconds: f64,
     /// The state of the recorder after everything was closed.

@@ -2,14 +2,14 @@
 
 use catchment_builder::{
     Builder, BuilderConfig, BuilderStatus, ClockConfig, ConfigError as Refused, Flooding, Fragment,
-    Late, Matched, Matcher, NumberMatcher, OFFSET_NS_MAX, Offsets, SourceNote, SourceRole,
-    TimeConfig, TimeMatcher, Unmatched, WindowKind,
+    Late, Matched, Matcher, Needs, NumberConfig, NumberMatcher, OFFSET_NS_MAX, Offsets, SourceNote,
+    SourceRole, TimeConfig, TimeMatcher, Unmatched, WindowKind,
 };
 use catchment_frame::Pattern;
 use catchment_model::units::{Offset, Time};
 use serde::{Deserialize, Deserializer};
 
-use crate::builder_config::builder_config;
+use crate::builder_config::{builder_config, number_config};
 use crate::check::require;
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 
@@ -87,6 +87,23 @@ pub struct SourceClock {
 /// The builder of a pipeline.
 pub(crate) type RuledBuilder = Builder<Rule>;
 
+/// The settings that a rule has of its own.
+#[derive(Clone, Debug)]
+pub(crate) enum RuleConfig {
+    Number(NumberConfig),
+    Time(TimeConfig),
+}
+
+impl RuleConfig {
+    /// Those of a run's events.
+    pub(crate) fn of(config: &RecorderConfig) -> Self {
+        match config.time_config() {
+            Some(time) => Self::Time(time),
+            None => Self::Number(number_config(config)),
+        }
+    }
+}
+
 /// The rule of a run.
 #[derive(Debug)]
 pub(crate) enum Rule {
@@ -95,14 +112,16 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    /// A builder by number, or by time if there are settings for that.
+    /// A builder with the rule of these settings.
     pub(crate) fn builder(
         config: &BuilderConfig,
-        time: Option<&TimeConfig>,
+        rule: &RuleConfig,
     ) -> Result<RuledBuilder, Refused> {
-        let rule = match time {
-            Some(time) => Self::Time(Box::new(TimeMatcher::new(config, time)?)),
-            None => Self::Number(Box::new(NumberMatcher::new(config)?)),
+        let rule = match rule {
+            RuleConfig::Number(number) => {
+                Self::Number(Box::new(NumberMatcher::new(config, number)?))
+            }
+            RuleConfig::Time(time) => Self::Time(Box::new(TimeMatcher::new(config, time)?)),
         };
         Builder::with_matcher(config, rule)
     }
@@ -123,6 +142,10 @@ impl Rule {
 }
 
 impl Matcher for Rule {
+    fn needs(&self) -> Needs {
+        self.matcher().needs()
+    }
+
     fn advance(&mut self, now_ns: u64) {
         self.matcher_mut().advance(now_ns);
     }
@@ -250,6 +273,7 @@ impl RecorderConfig {
             late: rule.late,
             skew_ns: rule.skew_ns.unwrap_or(new.skew_ns),
             jump_ns: rule.jump_ns.unwrap_or(new.jump_ns),
+            rows_max: self.sizes.rows_max,
             openers,
             reference,
             ..new
@@ -398,7 +422,10 @@ impl RecorderConfig {
         let got = format_args!("times of {name:?}");
         require(protocol.clock_hz().is_none(), &path("layout"), expected, got)?;
         let expected = "build.match = \"time\" beside it";
-        require(*clock == SourceClock::default(), &path("time_offset"), expected, "number")
+        let SourceClock { offset_ns, reorder_ns, lag_ns } = *clock;
+        require(offset_ns == 0, &path("time_offset"), expected, "number")?;
+        require(reorder_ns == 0, &path("reorder"), expected, "number")?;
+        require(lag_ns.is_none(), &path("lag"), expected, "number")
     }
 }
 

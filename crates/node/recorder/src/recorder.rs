@@ -434,7 +434,8 @@ impl Recorder {
         self.live.list_locations(self.run, &self.folder, &locations);
         locations.retain(|one| !is_empty_spill(one));
         let (folder, last) = (self.folder.clone(), self.live.snapshot());
-        Ok(RunSummary { run: self.run, folder, locations, seconds, last })
+        let names = self.live.names.clone();
+        Ok(RunSummary { run: self.run, folder, locations, names, seconds, last })
     }
 }
 

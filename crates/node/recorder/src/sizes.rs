@@ -36,6 +36,8 @@ pub struct Sizes {
     pub toc_bytes_max: usize,
     /// Slices that can be open at a time: 4,096 (256 to 65,536, a power of two).
     pub link_window_slices: u64,
+    /// Rows of a frame of events by time, and those that wait to be cut: 262,144 (1 to 2^24).
+    pub rows_max: u64,
 }
 
 impl Default for Sizes {
@@ -51,6 +53,7 @@ impl Default for Sizes {
             encode_bytes_min: 1 << 20,
             toc_bytes_max: 64 << 20,
             link_window_slices: 4_096,
+            rows_max: 1 << 18,
         }
     }
 }
@@ -85,7 +88,9 @@ impl Sizes {
         let window = self.link_window_slices;
         let fits = window.is_power_of_two() && (WINDOW_EVENTS_MIN..=1 << 16).contains(&window);
         let expected = format_args!("a power of two, {WINDOW_EVENTS_MIN} to 65536");
-        require(fits, "sizes.link_window_slices", expected, window)
+        require(fits, "sizes.link_window_slices", expected, window)?;
+        let rows = self.rows_max;
+        require((1..=1 << 24).contains(&rows), "sizes.rows_max", "1 to 16777216", rows)
     }
 }
 
@@ -112,6 +117,7 @@ mod tests {
             encode_bytes_min: 1,
             toc_bytes_max: 1,
             link_window_slices: 256,
+            rows_max: 1,
         };
         assert_eq!((Sizes::default().check(), small.check()), (Ok(()), Ok(())));
         let chunks =
@@ -124,6 +130,7 @@ mod tests {
             (chunks(1 << 17, 1 << 16), "chunk_bytes_max: expected 131072 to 16777216, got 65536"),
             (Sizes { toc_bytes_max: 0, ..small }, "toc_bytes_max: expected 1 to 1073741824, got 0"),
             (Sizes { frames_queued: 0, ..small }, "frames_queued: expected 1 to 1024, got 0"),
+            (Sizes { rows_max: 0, ..small }, "rows_max: expected 1 to 16777216, got 0"),
             (
                 Sizes { link_window_slices: 300, ..small },
                 "link_window_slices: expected a power of two, 256 to 65536, got 300",

@@ -145,10 +145,10 @@ impl Unread {
 
 #[cfg(test)]
 mod tests {
-    use catchment_builder::{BuilderConfig, SourceRole};
+    use catchment_builder::{BuilderConfig, NumberConfig, SourceRole};
 
     use super::*;
-    use crate::match_rule::Rule;
+    use crate::match_rule::{Rule, RuleConfig};
 
     const S: u64 = 1_000_000_000;
 
@@ -162,7 +162,8 @@ mod tests {
     impl Rig {
         fn new() -> Self {
             let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
-            let builder = Rule::builder(&config, None).expect("settings that can be");
+            let rule = RuleConfig::Number(NumberConfig::default());
+            let builder = Rule::builder(&config, &rule).expect("settings that can be");
             let mut unread = Unread::new(S);
             let looks = [0, 1].map(|source| unread.add(std::iter::once(SourceId(source))));
             Self { unread, looks, builder }

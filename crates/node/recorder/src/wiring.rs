@@ -18,7 +18,7 @@ use rtrb::{Producer, RingBuffer};
 
 use crate::beginning::Beginning;
 use crate::build::{Kind, Pausable, Pipeline, Restarted, Ring};
-use crate::builder_config::{builder_config, continues, link_builder_config};
+use crate::builder_config::{builder_config, continues, link_builder_config, link_number_config};
 use crate::config::{RecorderConfig, SourceConfig};
 use crate::destinations::{Destination, SenderConfig, SenderSource};
 use crate::ingest::{Ingest, SourceMemory};
@@ -26,7 +26,7 @@ use crate::intake::Intake;
 use crate::link_access::Listener;
 use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
-use crate::match_rule::Rule;
+use crate::match_rule::{Rule, RuleConfig};
 use crate::pool::{ChunkPool, ChunkUse, Held};
 use crate::receive::AllowList;
 use crate::receive::Receive;
@@ -297,6 +297,7 @@ struct Group<'a> {
     /// The lane of chunks, and the number in the ledger, of each of the builder's sources.
     lanes: Vec<(u32, SourceId)>,
     builder: BuilderConfig,
+    rule: RuleConfig,
 }
 
 /// Each event source has chunks of its own, and a port of its own or, on connections, shares one.
@@ -361,6 +362,7 @@ fn event_sources<'a>(config: &'a RecorderConfig, beginning: &Beginning) -> Group
             continues: continues(config, beginning),
             ..builder_config(config)
         },
+        rule: RuleConfig::of(config),
     }
 }
 
@@ -424,6 +426,7 @@ fn channel_links<'a>(
         chunk_sources: chunk_lanes.iter().map(|&link| number(link as usize).0).collect(),
         lanes: lanes.iter().map(|lane| (lane.chunk_lane, number(lane.link))).collect(),
         builder: link_builder_config(config, beginning),
+        rule: RuleConfig::Number(link_number_config(config)),
     }
 }
 
@@ -469,9 +472,8 @@ impl Parts<'_> {
         (rings, unread): (Vec<Ring>, Unread),
         memory: &SourceMemory,
     ) -> Result<Pipeline, RecorderError> {
-        let Group { kind, name, lanes, chunk_sources, builder, .. } = group;
+        let Group { kind, name, lanes, chunk_sources, builder, rule, .. } = group;
         let pool = Arc::clone(&memory.pool);
-        let time = self.config.time_config().filter(|_| kind == Kind::Events);
         let waiting_fill =
             Arc::new(FillLevel::new(format!("{name}frames waiting"), pool.fill().capacity()));
         self.live.add_fill(Arc::clone(&waiting_fill));
@@ -487,8 +489,11 @@ impl Parts<'_> {
                 }
             },
             // Between times nothing is countable.
-            restarted: Restarted::of(&builder).filter(|_| time.is_none()),
-            builder: Rule::builder(&builder, time.as_ref())?,
+            restarted: match &rule {
+                RuleConfig::Number(_) => Restarted::of(&builder),
+                RuleConfig::Time(_) => None,
+            },
+            builder: Rule::builder(&builder, &rule)?,
             rings,
             unread,
             chunk_use: ChunkUse::new(&pool, chunk_sources, Arc::clone(&memory.held)),

@@ -588,6 +588,7 @@ pub(crate) fn sizes(case: &Case, least: usize) -> Sizes {
         encode_bytes_min: [4 << 10, 64 << 10, 1 << 20][chance.index(3)],
         toc_bytes_max: Sizes::default().toc_bytes_max,
         link_window_slices: [256, 4_096][chance.index(2)],
+        rows_max: Sizes::default().rows_max,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use catchment_builder::{Builder, BuilderConfig, Discard, Fragment, SourceRole};
+use catchment_builder::{Builder, BuilderConfig, Discard, Fragment, NumberConfig, SourceRole};
 use serde::Serialize;
 
 /// What the builder did.
@@ -20,7 +20,7 @@ pub(crate) struct Built {
 /// threads deliver them. Only the builder's own time counts.
 pub(crate) fn measure(source_count: usize, fragments_wanted: u64) -> anyhow::Result<Built> {
     let config = BuilderConfig::new(vec![SourceRole::Required; source_count]);
-    let mut builder = Builder::new(config)?;
+    let mut builder = Builder::new(&config, &NumberConfig::default())?;
     let rounds = fragments_wanted.div_ceil(RUN_EVENTS * source_count as u64);
     let mut spent = Duration::ZERO;
     let mut discarded: Vec<Discard> = Vec::new();

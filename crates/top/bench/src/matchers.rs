@@ -16,8 +16,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use catchment_builder::{
-    Builder, BuilderConfig, ClockConfig, Cut, Fragment, Matcher, SourceRole, TimeConfig,
-    TimeMatcher,
+    Builder, BuilderConfig, ClockConfig, Cut, Fragment, Matcher, NumberConfig, SourceRole,
+    TimeConfig, TimeMatcher,
 };
 use catchment_model::units::Count;
 use serde::Serialize;
@@ -231,11 +231,16 @@ impl Case {
         let Self { sources, fragments_per_packet: run, rule } = self;
         let mut config = BuilderConfig::new(vec![SourceRole::Required; sources]);
         let (round, whole) = match rule {
-            Rule::Number => build(Builder::new(config)?, &Pool::new(sources, run, 1), fragments),
+            Rule::Number => {
+                let builder = Builder::new(&config, &NumberConfig::default())?;
+                build(builder, &Pool::new(sources, run, 1), fragments)
+            }
             Rule::Apart => {
-                (config.promising, config.number_bits) = (vec![true; sources], 48);
+                config.promising = vec![true; sources];
+                let number = NumberConfig { number_bits: 48, ..NumberConfig::default() };
                 // Each event is cut alone.
-                build(Builder::new(config)?, &Pool::new(sources, run, APART), fragments / 30)
+                let builder = Builder::new(&config, &number)?;
+                build(builder, &Pool::new(sources, run, APART), fragments / 30)
             }
             Rule::Time(window_ns) => {
                 let clock = ClockConfig { rate_hz: 1_000_000_000, bits: 48, ..ClockConfig::NS };

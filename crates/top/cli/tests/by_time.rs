@@ -154,6 +154,12 @@ fn rules_are_not_mixed() {
              alone",
         ),
         (
+            refused(&|text| {
+                text.replace("match = \"time\"", "match = \"time\", window_events = 65536")
+            }),
+            "build.window_events: expected build.match = \"number\" beside it, got time",
+        ),
+        (
             refused(&|text| text.replace("window = \"200 ns\"", "late = \"keep\"")),
             "build.time.window: expected 1 ns to 1 s, got none",
         ),

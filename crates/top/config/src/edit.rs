@@ -1,4 +1,4 @@
-//! Changes one value in a configuration's text; comments and order stay.
+//! Changes or removes values in a configuration's text; comments and order stay.
 
 use toml_edit::{DocumentMut, Item, TableLike};
 pub use toml_edit::{InlineTable, Value};
@@ -10,10 +10,7 @@ pub use toml_edit::{InlineTable, Value};
 /// The text is no TOML, or has no such table.
 pub fn set(text: &str, table: &str, key: &str, value: Value) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
-    let mut within: Option<&mut dyn TableLike> = Some(document.as_table_mut());
-    for name in table.split('.') {
-        within = within.and_then(|outer| outer.get_mut(name)?.as_table_like_mut());
-    }
+    let within = table_of(&mut document, table);
     let within = within.ok_or_else(|| format!("the configuration has no table {table}"))?;
     match within.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
@@ -26,12 +23,29 @@ pub fn set(text: &str, table: &str, key: &str, value: Value) -> Result<String, S
     Ok(document.to_string())
 }
 
+/// The text without these keys in the table of that name. One that is no TOML stays as it is.
+pub fn without(text: &str, table: &str, keys: &[&str]) -> String {
+    let Ok(mut document) = text.parse::<DocumentMut>() else { return text.to_owned() };
+    if let Some(within) = table_of(&mut document, table) {
+        keys.iter().for_each(|key| drop(within.remove(key)));
+    }
+    document.to_string()
+}
+
+fn table_of<'a>(document: &'a mut DocumentMut, path: &str) -> Option<&'a mut dyn TableLike> {
+    let mut within: &mut dyn TableLike = document.as_table_mut();
+    for name in path.split('.') {
+        within = within.get_mut(name)?.as_table_like_mut()?;
+    }
+    Some(within)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::set;
+    use super::{set, without};
 
     #[test]
-    fn a_value_is_replaced_or_added_in_its_table_only() {
+    fn a_value_is_replaced_added_or_removed_in_its_table_only() {
         let text =
             "rate = 1\n[emulator] # ours\nseed = 2\nrate = \"4 kHz\" # fast\n\n[frame]\nrate = 3";
         let changed = set(text, "emulator", "rate", "50 Hz".into()).unwrap();
@@ -47,6 +61,12 @@ mod tests {
         let nested = "[build]\nmatch = \"time\"\ntime.window = \"9 ns\" # short\n";
         let changed = set(nested, "build.time", "window", "1 us".into()).unwrap();
         assert_eq!(changed, nested.replace("9 ns", "1 us"));
+        let both = "[build] # ours\nwindow_events = 1024\nmatch = \"time\"\nreorder_events = 8\n";
+        let left = without(both, "build", &["window_events", "reorder_events"]);
+        assert_eq!(left, "[build] # ours\nmatch = \"time\"\n");
+        for text in ["[frame]\n", "= 1"] {
+            assert_eq!(without(text, "build", &["match"]), text);
+        }
         for text in ["[frame]", "emulator = 1", "= 1"] {
             assert!(set(text, "emulator", "seed", 7.into()).is_err(), "{text}");
         }

@@ -34,8 +34,8 @@ use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_model::RunId;
 use catchment_recorder::{
     Accept, ConfigError, FrameConfig, LINK_FRAME_TIME_NS, LINK_SYNC_BYTES, LINK_SYNC_NS,
-    LinkAccess, LinkConfig, RecorderConfig, SourceConfig, SystemMemory, TargetConfig, link_buffers,
-    link_frame_bytes,
+    LinkAccess, LinkConfig, MatchRule, RecorderConfig, SourceConfig, SystemMemory, TargetConfig,
+    link_buffers, link_frame_bytes,
 };
 use catchment_wire::layouts::Layouts;
 use catchment_wire::trains::Trains;
@@ -131,6 +131,7 @@ pub fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         .check()
         .and_then(|()| recorder.check_cpus())
         .map_err(|error| refused(&located, &low, &recorder, &tables, &error))?;
+    check_rule(&located, &low)?;
     accept::check(&located, &recorder)?;
     let (emulator, link_emulator) = match &low.emulator {
         Some(low) => emulators::emulators(&located, low, &recorder)?,
@@ -191,6 +192,17 @@ fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
         }
         _ => Ok(()),
     }
+}
+
+/// What one rule of building is set by is refused beside the other.
+fn check_rule(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
+    let (of_other, other, got): (&[&str], _, _) = match low.build.rule {
+        MatchRule::Number => (&["time"], "time", "number"),
+        MatchRule::Time => (&["window_events", "reorder_events"], "number", "time"),
+    };
+    let given = of_other.iter().find(|key| located.has("build", key));
+    let expected = format!("build.match = {other:?} beside it");
+    given.map_or(Ok(()), |key| Err(located.expected(&format!("build.{key}"), &expected, got)))
 }
 
 /// The run's identity, if it is given, or who gives it, and this node's number among those that

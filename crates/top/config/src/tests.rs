@@ -188,6 +188,11 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
         let whole = format!("run.toml:2:{column}: {table}.{key}: expected {expected}");
         assert_eq!(message(&text), whole);
     }
+    // Neither rule takes what the other one is set by.
+    assert_eq!(
+        message(&format!("[build]\nreorder_events = 64\ntime = {{ late = \"count\" }}\n{TWO}")),
+        "run.toml:3:8: build.time: expected build.match = \"time\" beside it, got number"
+    );
     // What is not written follows what is.
     let high = check(Path::new("run.toml"), &format!("[build]\nwindow_events = 1024\n{TWO}"));
     assert_eq!(high.unwrap().recorder.build.reorder_events, 512);

@@ -22,14 +22,16 @@ use std::ops::Range;
 use catchment_model::{CloseReason, Entry, EventFlags};
 
 use super::claim::Likeness;
-use super::horizon::{Horizon, Rules};
+use super::horizon::{Horizon, Quorum, Rules};
 use super::named::Named;
 use super::numbers::{KEY_END, Numbers};
 use super::window::{Seen, Slot, Window};
 use crate::closing::{Closing, ClosingEvent};
 use crate::edges::Edges;
 use crate::wanted::Wanted;
-use crate::{BuilderConfig, BuilderStatus, Fragment, Jump, Matched, OwnedKeys, SourceRole};
+use crate::{
+    BuilderConfig, BuilderStatus, Fragment, Jump, Matched, NumberConfig, OwnedKeys, SourceRole,
+};
 
 /// A fragment whose source and key are known.
 #[derive(Clone, Copy, Debug)]
@@ -66,10 +68,28 @@ pub struct OpenEvents {
     skips_are_losses: bool,
     jumps: u64,
     last_jump: Option<Jump>,
-    /// What each source adds to a slot's weight; their sum, and the required sources in it.
-    pub weights: Vec<u32>,
+    /// By source.
+    pub parts: Vec<Part>,
+    /// The sum of their weights, and the required sources in it.
     weight_all: u32,
     required_count: u32,
+}
+
+/// What a source adds to its events, and who delivers it.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// What it adds to a slot's weight.
+    pub weight: u32,
+    /// The sender that delivers it.
+    voter: u32,
+}
+
+impl Part {
+    /// The sender that delivers it.
+    #[inline]
+    pub fn voter(self) -> usize {
+        self.voter as usize
+    }
 }
 
 /// When events close that lack a source.
@@ -90,31 +110,41 @@ struct AbsentKeys {
 }
 
 impl OpenEvents {
-    pub fn new(config: &BuilderConfig) -> Self {
-        let weight = |(index, &role): (usize, &SourceRole)| match role.is_enabled() {
-            true => weight(!config.is_promising(index), role == SourceRole::Required),
-            false => 0,
+    pub fn new(config: &BuilderConfig, number: &NumberConfig) -> Self {
+        let part = |(index, &role): (usize, &SourceRole)| Part {
+            weight: match role.is_enabled() {
+                true => weight(!config.is_promising(index), role == SourceRole::Required),
+                false => 0,
+            },
+            voter: number.voter_of(index) as u32,
         };
-        let weights: Vec<u32> = config.sources.iter().enumerate().map(weight).collect();
-        let weight_all = weights.iter().sum();
+        let parts: Vec<Part> = config.sources.iter().enumerate().map(part).collect();
+        let weight_all = parts.iter().map(|part| part.weight).sum();
         Self {
-            window: Window::new(config.window_events),
-            seen: Seen::new(config.sources.len(), config.window_events),
+            window: Window::new(number.window_events),
+            seen: Seen::new(config.sources.len(), number.window_events),
             wanted: Wanted::default(),
             edges: Edges::new(config),
-            owned: config.owned.clone(),
-            named: Named::new(config),
+            owned: number.owned.clone(),
+            named: Named::new(config, number),
             bytes: 0,
             absent: AbsentKeys::default(),
             closing: Closing::new(config),
-            limits: Limits { timeout_ns: config.timeout_ns, reorder_events: config.reorder_events },
-            skips_are_losses: config.skips_are_losses || config.required_voter_count() < 2,
+            limits: Limits { timeout_ns: config.timeout_ns, reorder_events: number.reorder_events },
+            skips_are_losses: number.skips_are_losses
+                || number.required_voter_count(&config.sources) < 2,
             jumps: 0,
             last_jump: None,
-            weights,
+            parts,
             weight_all,
             required_count: required_count(weight_all),
         }
+    }
+
+    /// The sender that delivers a source.
+    #[inline]
+    pub fn voter_of(&self, index: usize) -> usize {
+        self.parts[index].voter()
     }
 
     /// Whether a key is in the window and its source has not delivered it.
@@ -194,7 +224,7 @@ impl OpenEvents {
         let &Known { index, key, ordinal, arrived_ns, fragment } = known;
         let new = self.seen.insert(index, key);
         assert!(new, "a fragment is accepted once");
-        self.window.add(key, fragment, self.weights[index], arrived_ns);
+        self.window.add(key, fragment, self.parts[index].weight, arrived_ns);
         self.named.accept(index, ordinal, [key]);
         matched.append(index, key, fragment, ordinal);
         self.bytes += u64::from(fragment.bytes);
@@ -335,13 +365,33 @@ impl OpenEvents {
         !self.wanted.waits_for_start() && self.window.head().is_none_or(|(key, _)| key >= from)
     }
 
-    /// Adds totals and state to a status.
-    pub fn add_to(&self, status: &mut BuilderStatus) {
+    /// Adds totals and state to a status, which has those of the sources.
+    pub fn add_to(&self, status: &mut BuilderStatus, matched: &Matched) {
         self.closing.add_to(status);
         (status.jumps, status.last_jump) = (self.jumps, self.last_jump);
         status.base_key = self.window.base;
         status.open_events = self.window.open;
         status.waiting_bytes += self.bytes;
+        // There are no more senders than sources.
+        let mut newest = vec![0; self.parts.len()];
+        let sources = || self.parts.iter().zip(&matched.sources);
+        for (part, source) in sources() {
+            let newest = &mut newest[part.voter()];
+            *newest = source.reached.max(*newest);
+        }
+        for ((part, source), status) in sources().zip(&mut status.sources) {
+            let behind = newest[part.voter()] - source.reached;
+            status.is_awaited = source.is_required() && (1..=AWAITED_KEYS).contains(&behind);
+        }
+    }
+
+    /// Counts a restart of the numbers for the sources of the members of a quorum.
+    pub fn count_restart(&self, quorum: &Quorum, matched: &mut Matched) {
+        for (index, part) in self.parts.iter().enumerate() {
+            let is_member = quorum.claim_of(part.voter()).is_some();
+            let restarted = matched.sources[index].enabled && is_member;
+            matched.count(index, Entry::NumberingRestarts, u64::from(restarted));
+        }
     }
 
     /// Whether an open event has the fragments of all sources that vote, and of all that are
@@ -360,8 +410,8 @@ impl OpenEvents {
     #[cold]
     fn has_expected(&self, key: u64, named: u64, matched: &Matched) -> (bool, bool) {
         let lacks = |counted: fn(u32) -> u32| {
-            let mut sources = self.weights.iter().enumerate();
-            sources.any(|(index, &weight)| {
+            let mut sources = self.parts.iter().enumerate();
+            sources.any(|(index, &Part { weight, .. })| {
                 let is_expected = counted(weight) > 0 && matched.is_expected(index, named);
                 is_expected && !self.seen.contains(index, key)
             })
@@ -466,6 +516,8 @@ fn voter_count(weight: u32) -> u32 {
     weight % REQUIRED
 }
 
+/// A source that its sender has left out of more keys than this is not waited for: it is off.
+const AWAITED_KEYS: u64 = 4;
 const REQUIRED: u32 = 1 << 16;
 
 const _: () = assert!(catchment_model::limits::SOURCES_MAX < REQUIRED as usize);

@@ -39,13 +39,13 @@ impl NumberMatcher {
         matched: &mut Matched,
     ) -> usize {
         let Self { horizon, events, parked, now_ns, .. } = self;
-        let OpenEvents { window, seen, owned, weights, named, .. } = events;
+        let OpenEvents { window, seen, owned, parts, named, .. } = events;
         let source = &mut matched.sources[index];
         // What the reference source names is noted fragment by fragment.
         if source.full || parked.is_ahead(index) || named.is_reference(index) {
             return 0;
         }
-        let (voter, weight) = (source.voter(), weights[index]);
+        let (voter, weight) = (parts[index].voter(), parts[index].weight);
         let Some((mut newest, mut previous)) = horizon.fast_position(voter) else {
             return 0;
         };
@@ -107,12 +107,12 @@ impl NumberMatcher {
         matched: &mut Matched,
     ) -> usize {
         let Self { events, parked, now_ns, .. } = self;
-        let OpenEvents { window, seen, owned, weights, named, .. } = events;
+        let OpenEvents { window, seen, owned, parts, named, .. } = events;
         let source = &mut matched.sources[index];
         if source.full || parked.is_ahead(index) {
             return 0;
         }
-        let (weight, mut reached) = (weights[index], source.reached);
+        let (weight, mut reached) = (parts[index].weight, source.reached);
         let (mut bytes, mut done, mut reordered) = (0, 0, 0);
         for fragment in run {
             let key = fragment.number.wrapping_add(offset);

@@ -28,7 +28,7 @@ use super::probation::Probation;
 use super::progress::{PERIODS, Progress};
 use super::promises::Promises;
 use super::voter::{CLAIMS_MAX, Voter};
-use crate::BuilderConfig;
+use crate::{BuilderConfig, NumberConfig};
 
 /// How many time-outs a claim lives after its last fragment, a fragment of it is held, and the
 /// sender retains its position: one until a dead voter counts as silent, and one for the remaining
@@ -121,17 +121,17 @@ pub struct Horizon {
 
 impl Horizon {
     /// That of a builder with these settings.
-    pub fn of(config: &BuilderConfig) -> Self {
+    pub fn of(config: &BuilderConfig, number: &NumberConfig) -> Self {
         let rules = Rules {
-            numbers: Numbers::new(config.number_bits),
-            near: config.reorder_events.max(1),
-            agree: config.reorder_events.max(config.window_events / 64),
-            spread: config.window_events / 2,
+            numbers: Numbers::new(number.number_bits),
+            near: number.reorder_events.max(1),
+            agree: number.reorder_events.max(number.window_events / 64),
+            spread: number.window_events / 2,
             timeout_ns: config.timeout_ns,
         };
-        let mut enabled = vec![false; config.voter_count()];
+        let mut enabled = vec![false; number.voter_count(config.sources.len())];
         for (index, role) in config.sources.iter().enumerate() {
-            enabled[config.voter_of(index)] |= role.is_enabled() && !config.is_promising(index);
+            enabled[number.voter_of(index)] |= role.is_enabled() && !config.is_promising(index);
         }
         let progress = Progress::new(enabled.len());
         let voters: Vec<Voter> = enabled.into_iter().map(Voter::new).collect();
@@ -140,7 +140,7 @@ impl Horizon {
             voting: voters.iter().filter(|voter| voter.enabled).count(),
             progress,
             voters,
-            promises: Promises::new(config),
+            promises: Promises::new(config, number),
             started: false,
             claims: 0,
             next_claim: 0,
@@ -155,14 +155,14 @@ impl Horizon {
 
     /// Continues a run: a voter has the position of its source that has come furthest, one below
     /// the key given for that.
-    pub fn continue_at(&mut self, config: &BuilderConfig, sources: &[Option<u64>]) {
+    pub fn continue_at(&mut self, number: &NumberConfig, sources: &[Option<u64>]) {
         self.started = true;
         for (source, &reached) in sources.iter().enumerate() {
             if let Some(reached) = reached {
                 self.promises.continue_at(source, reached);
             }
             let Some(key) = reached.and_then(|reached| reached.checked_sub(1)) else { continue };
-            let voter = config.voter_of(source);
+            let voter = number.voter_of(source);
             let it = &mut self.voters[voter];
             if it.enabled && (!it.placed || key > it.position) {
                 it.has_delivered = true;

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use crate::BuilderConfig;
+use crate::{BuilderConfig, NumberConfig};
 
 /// What the reference source names.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub struct Named {
 }
 
 impl Named {
-    pub fn new(config: &BuilderConfig) -> Self {
-        let reference = config.reference;
+    pub fn new(config: &BuilderConfig, number: &NumberConfig) -> Self {
+        let reference = number.reference;
         let can_be_named = reference.is_some() || config.promising.contains(&true);
-        let count = if can_be_named { config.window_events as usize } else { 0 };
+        let count = if can_be_named { number.window_events as usize } else { 0 };
         Self { reference, runs: VecDeque::new(), of_events: vec![0; count] }
     }
 

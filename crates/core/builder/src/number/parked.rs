@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use super::horizon::Quorum;
 use super::numbers::Numbers;
 use crate::undecided::Ordinals;
-use crate::{BuilderConfig, Fragment};
+use crate::{BuilderConfig, Fragment, NumberConfig};
 
 /// A fragment beyond the window, of a sender that is ahead.
 #[derive(Clone, Copy, Debug)]
@@ -68,10 +68,11 @@ struct ParkedSource {
 }
 
 impl Parked {
-    pub fn new(config: &BuilderConfig) -> Self {
-        let mut sources_of = vec![Vec::new(); config.voter_count()];
-        let sources = (0..config.sources.len()).map(|index| {
-            let voter = config.voter_of(index);
+    pub fn new(config: &BuilderConfig, number: &NumberConfig) -> Self {
+        let count = config.sources.len();
+        let mut sources_of = vec![Vec::new(); number.voter_count(count)];
+        let sources = (0..count).map(|index| {
+            let voter = number.voter_of(index);
             sources_of[voter].push(index as u32);
             let (ahead, ordinals) = (VecDeque::new(), Ordinals::default());
             ParkedSource { voter, ahead, ordinals, held: VecDeque::new(), tried: 0 }

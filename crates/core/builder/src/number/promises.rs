@@ -27,10 +27,10 @@
 use std::ops::Range;
 
 use super::numbers::{KEY_END, Numbers};
-use crate::config::NUMBER_BITS_MIN;
+use super::settings::NUMBER_BITS_MIN;
 use crate::edges::Promised;
 use crate::excused::Excused;
-use crate::{BuilderConfig, SourceNote, SourceRole};
+use crate::{BuilderConfig, NumberConfig, SourceNote, SourceRole};
 
 /// What the sources of a builder have promised.
 #[derive(Debug)]
@@ -115,11 +115,11 @@ pub enum Placing {
 }
 
 impl Promises {
-    pub fn new(config: &BuilderConfig) -> Self {
+    pub fn new(config: &BuilderConfig, number: &NumberConfig) -> Self {
         let promise = |(index, &role): (usize, &SourceRole)| Promise {
             promises: config.is_promising(index) && role.is_enabled(),
             role,
-            key_bits: config.number_bits,
+            key_bits: number.number_bits,
             number: None,
             offset: None,
             presence: Presence::Attached,
@@ -138,7 +138,7 @@ impl Promises {
             false => Vec::new(),
         };
         let not_awaited = sources.iter().map(Promise::not_awaited).collect();
-        let (bits, timeout_ns) = (config.number_bits, config.timeout_ns);
+        let (bits, timeout_ns) = (number.number_bits, config.timeout_ns);
         let marks = vec![0; sources.len()];
         Self {
             marks,

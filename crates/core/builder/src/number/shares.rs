@@ -3,7 +3,7 @@
 use super::events::OpenEvents;
 use super::horizon::Horizon;
 use super::parked::Parked;
-use crate::{BuilderConfig, Matched};
+use crate::{BuilderConfig, Matched, NumberConfig};
 
 /// How often shares are computed per time-out while memory is short.
 const SHARES_PER_TIMEOUT: u64 = 64;
@@ -35,10 +35,10 @@ pub struct Shares {
 }
 
 impl Shares {
-    pub fn new(config: &BuilderConfig) -> Self {
+    pub fn new(config: &BuilderConfig, number: &NumberConfig) -> Self {
         Self {
             waiting_bytes_max: config.waiting_bytes_max,
-            is_admitted: config.is_admitted,
+            is_admitted: number.is_admitted,
             pausable: match config.pausable.contains(&true) {
                 true => config.pausable.clone(),
                 false => Vec::new(),

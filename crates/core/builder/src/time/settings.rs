@@ -104,6 +104,8 @@ pub struct TimeConfig {
     pub skew_ns: u64,
     /// The longest step beyond the time that passed that is believed at once.
     pub jump_ns: u64,
+    /// Rows of a frame at most. No event closes while as many wait to be cut.
+    pub rows_max: u64,
 }
 
 impl TimeConfig {
@@ -124,6 +126,7 @@ impl TimeConfig {
             late: Late::Count,
             skew_ns: timeout_ns / 2,
             jump_ns: timeout_ns,
+            rows_max: ROWS_MAX_DEFAULT,
         }
     }
 
@@ -179,6 +182,9 @@ impl TimeConfig {
         if !(1..=LONG_NS_MAX).contains(&self.jump_ns) {
             return wrong("jump", "1 ns to 1 h", self.jump_ns);
         }
+        if !(1..=ROWS_MAX).contains(&self.rows_max) {
+            return wrong("rows_max", "1 to 16777216", self.rows_max);
+        }
         if self.clocks.len() != config.sources.len() {
             return wrong("clocks", "one of each source", self.clocks.len() as u64);
         }
@@ -221,6 +227,8 @@ const FRAGMENTS_MAX: u32 = 65_535;
 const LONG_NS_MAX: u64 = 3_600_000_000_000;
 /// How far the offset of a clock may be from none: a day.
 pub const OFFSET_NS_MAX: u64 = 24 * LONG_NS_MAX;
+const ROWS_MAX_DEFAULT: u64 = 262_144;
+const ROWS_MAX: u64 = 1 << 24;
 const RATE_HZ_MAX: u64 = 1_000_000_000_000;
 /// A clock's cycle in time-outs, at least: a claim is decided within two of them.
 const CYCLE_TIMEOUTS: u64 = 4;

@@ -26,7 +26,7 @@ pub trait Rule {
     /// Whether events that no source delivered are counted as absent.
     const COUNTS_ABSENT: bool;
 
-    fn matcher(config: &BuilderConfig) -> Self::Matcher;
+    fn matcher(config: &BuilderConfig, limits: &Limits) -> Self::Matcher;
 
     /// What the fragment of a source carries as the number of an event. Sources may differ by what
     /// the rule allows.
@@ -34,6 +34,19 @@ pub trait Rule {
 
     /// The event of a row's key.
     fn event(key: u64) -> u64;
+}
+
+/// What each rule says in its own settings.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bits of the number, if fragments carry one.
+    pub number_bits: u32,
+    /// Events that may be open, or wait to be cut.
+    pub window_events: u64,
+    /// How far a source's fragments may be out of order.
+    pub reorder_events: u64,
+    /// Other events belong to other nodes.
+    pub owned: OwnedKeys,
 }
 
 /// Which events a plan's builder owns.
@@ -54,8 +67,9 @@ const TIMEOUT_NS: u64 = 500 * MS;
 pub fn does_what_the_model_does<R: Rule>(owned: Owned) {
     for seed in 0..200 {
         let plan = Plan::new(seed, owned);
-        let mut rig = Rig::with_matcher(&plan.config, R::matcher(&plan.config));
-        let mut model = Model::new(plan.config.clone());
+        let matcher = R::matcher(&plan.config, &plan.limits);
+        let mut rig = Rig::with_matcher(&plan.config, matcher);
+        let mut model = Model::new(plan.config.clone(), plan.limits.owned.clone());
         let (arrivals, end_ns) = plan.arrivals::<R>(&mut rig);
         let mut random = Random::new(seed ^ 0xbeef);
         let mut rest = &arrivals[..];
@@ -96,14 +110,15 @@ fn anything<R: Rule>(seed: u64) {
         (0..count).map(|_| roles[random.below(5).saturating_sub(2) as usize]).collect();
     sources[0] = SourceRole::Required;
     let mut config = BuilderConfig::new(sources);
-    config.number_bits = [16, 24, 32][random.below(3) as usize];
-    (config.window_events, config.reorder_events) = (1 << (8 + random.below(6)), random.below(256));
+    let number_bits = [16, 24, 32][random.below(3) as usize];
+    let (window_events, reorder_events) = (1 << (8 + random.below(6)), random.below(256));
     (config.timeout_ns, config.frame_time_ns) = (10 * MS, random.below(20 * MS));
     (config.frame_bytes, config.parked_max) =
         (1 + random.below(50_000), 1 + random.below(300) as usize);
     config.incomplete = [IncompletePolicy::Keep, IncompletePolicy::Drop][random.below(2) as usize];
-    config.owned = some_owned(&mut random, 0, 1 << 16);
-    let mut rig = Rig::with_matcher(&config, R::matcher(&config));
+    let owned = some_owned(&mut random, 0, 1 << 16);
+    let limits = Limits { number_bits, window_events, reorder_events, owned };
+    let mut rig = Rig::with_matcher(&config, R::matcher(&config, &limits));
     let mut next: Vec<u64> = vec![random.next_u64(); count + 1];
     let mut now = random.below(S);
     for _ in 0..400 {
@@ -177,6 +192,7 @@ struct Plan {
     /// Whether senders also send what others own.
     sends_all: bool,
     config: BuilderConfig,
+    limits: Limits,
     seed: u64,
     events: u64,
     first: u64,
@@ -198,8 +214,12 @@ impl Plan {
             (0..count).map(|_| roles[random.below(8).saturating_sub(5) as usize]).collect();
         sources[0] = SourceRole::Required;
         let mut config = BuilderConfig::new(sources);
-        config.window_events = WINDOW_EVENTS;
-        config.reorder_events = REORDER_EVENTS;
+        let mut limits = Limits {
+            number_bits: 24,
+            window_events: WINDOW_EVENTS,
+            reorder_events: REORDER_EVENTS,
+            owned: OwnedKeys::all(),
+        };
         config.timeout_ns = TIMEOUT_NS;
         config.frame_bytes = 1 + random.below(200_000);
         config.frame_time_ns = random.below(2 * S);
@@ -210,11 +230,12 @@ impl Plan {
         let first = [0, 1, 123_456, (1 << 24) - 600][random.below(4) as usize];
         let mut of_owned = Random::new(seed ^ 0x00ed);
         if let Owned::Some = owned {
-            config.owned = some_owned(&mut of_owned, first, events);
+            limits.owned = some_owned(&mut of_owned, first, events);
         }
         Self {
             sends_all: of_owned.chance(500),
             config,
+            limits,
             seed,
             events,
             first,
@@ -261,7 +282,7 @@ impl Plan {
                         fragment.tag = event as u8 ^ u8::from(random.chance(10));
                         let broken = random.chance(10);
                         fragment.flags = if broken { FragmentFlags::SENDER_ERROR } else { 0 };
-                        if self.sends_all || self.config.owned.has(event) {
+                        if self.sends_all || self.limits.owned.has(event) {
                             arrivals.push(Arrival { arrives_ns, event, fragment });
                         }
                     }
@@ -289,6 +310,7 @@ fn has_bad_tag(marks: &[Mark], source: usize) -> bool {
 /// The obvious builder.
 struct Model {
     config: BuilderConfig,
+    owned: OwnedKeys,
     /// With the tag of each source's fragment, and whether it is marked as broken.
     events: BTreeMap<u64, (Row, Vec<Mark>)>,
     newest: Vec<u64>,
@@ -300,7 +322,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(config: BuilderConfig) -> Self {
+    fn new(config: BuilderConfig, owned: OwnedKeys) -> Self {
         let none = vec![0; config.sources.len()];
         Self {
             events: BTreeMap::new(),
@@ -311,6 +333,7 @@ impl Model {
             disabled: none.clone(),
             not_owned: none,
             config,
+            owned,
         }
     }
 
@@ -321,7 +344,7 @@ impl Model {
                 self.disabled[source] += 1;
                 continue;
             }
-            if !self.config.owned.has(key) {
+            if !self.owned.has(key) {
                 self.not_owned[source] += 1;
                 continue;
             }
@@ -375,7 +398,7 @@ impl Model {
         let count = roles.len();
         let keys = self.events.first_key_value().zip(self.events.last_key_value());
         let range = keys.map_or(0..0, |((&first, _), (&last, _))| first..last + 1);
-        let owned = |keys: Range<u64>| self.config.owned.count(keys);
+        let owned = |keys: Range<u64>| self.owned.count(keys);
         let absent = match R::COUNTS_ABSENT {
             true => owned(range.clone()) - self.events.len() as u64,
             false => 0,

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use catchment_builder::{
-    Builder, BuilderConfig, Cut, Discard, Fragment, Matcher, NumberMatcher, SourceRole, Span,
+    Builder, BuilderConfig, Cut, Discard, Fragment, Matcher, NumberConfig, NumberMatcher,
+    SourceRole, Span,
 };
 use catchment_model::ledger::Role;
 use catchment_model::{Entry, EventFlags, Ledger, Piece};
@@ -40,17 +41,32 @@ pub struct Rig<M: Matcher = NumberMatcher> {
     pub frame_rows: Vec<usize>,
     pub end_seen: bool,
     roles: Vec<SourceRole>,
-    // The bits that numbers have.
+    // The bits that numbers have, by number.
     numbers: u64,
     ends: Vec<u64>,
     spare: Option<Cut>,
     no_source: u64,
 }
 
+/// A window of so many events by number, and how far they may be out of order.
+pub fn window(window_events: u64, reorder_events: u64) -> NumberConfig {
+    NumberConfig { window_events, reorder_events, ..NumberConfig::default() }
+}
+
 impl Rig {
     pub fn new(config: BuilderConfig) -> Self {
-        let matcher = NumberMatcher::new(&config).expect("settings that can be");
-        Self::with_matcher(&config, matcher)
+        Self::by_number(config, NumberConfig::default())
+    }
+
+    /// Numbers are so long that they are keys.
+    pub fn whole(config: BuilderConfig) -> Self {
+        Self::by_number(config, NumberConfig { number_bits: 48, ..NumberConfig::default() })
+    }
+
+    pub fn by_number(config: BuilderConfig, number: NumberConfig) -> Self {
+        let matcher = NumberMatcher::new(&config, &number).expect("settings that can be");
+        let numbers = (1 << number.number_bits) - 1;
+        Self { numbers, ..Self::with_matcher(&config, matcher) }
     }
 
     pub fn required(count: usize) -> Self {
@@ -63,7 +79,7 @@ impl<M: Matcher> Rig<M> {
         let count = config.sources.len();
         Self {
             roles: config.sources.clone(),
-            numbers: (1 << config.number_bits) - 1,
+            numbers: u64::MAX,
             builder: Builder::with_matcher(config, matcher).expect("settings that can be"),
             rows: BTreeMap::new(),
             ledger: Ledger::new(count),

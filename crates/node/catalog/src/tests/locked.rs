@@ -60,6 +60,7 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     let end = RunEnd { fault: Some("full".into()), ..ended(9, 6) };
     known.over = Some(Over::Ended(end));
     known.locations = locations(Some(2));
+    known.targets = targets();
     known.remarks.push(remark(9, "stop", "the disk is full"));
     assert!(is_in_use(open().enter(&live, &known)));
     known.keep(folder, &live).unwrap();
@@ -75,7 +76,7 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     assert_eq!((detail.run.ended, detail.run.events), (Some(second(9)), Some(6)));
     assert_eq!((detail.run.loss_count, detail.ledger.len()), (Some(2), 3));
     assert_eq!((detail.remarks, detail.run.emulated), (known.remarks, true));
-    assert_eq!(detail.locations, known.locations);
+    assert_eq!((detail.locations, detail.targets), (known.locations, known.targets));
     assert_eq!(std::fs::read_dir(Paths::new(folder).pending_folder()).unwrap().count(), 0);
     assert_eq!(take(&mut Catalog::open(folder).unwrap(), "after").number(), 3);
 }

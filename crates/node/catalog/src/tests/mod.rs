@@ -20,7 +20,7 @@ use catchment_storage::{
 
 use crate::{
     Begun, Catalog, CatalogError, LiveRun, NumberRequest, Over, Remark, RunDetail, RunEnd,
-    RunKnown, Totals,
+    RunKnown, TargetSource, Totals,
 };
 
 /// A second on 2026-11-21, from 0.
@@ -129,6 +129,18 @@ fn ended(second_ended: u64, recorded: u64) -> RunEnd {
         ledger: Some(books(recorded)),
     };
     RunEnd { ended: second(second_ended), fault: None, totals }
+}
+
+/// What became of the fragments of two sources in two targets.
+fn targets() -> Vec<TargetSource> {
+    let of_target = |target: &str| {
+        ["veto", "start"].map(|source| TargetSource {
+            target: target.to_owned(),
+            source: source.to_owned(),
+            entries: [("fragments_durable".to_owned(), 6)].into(),
+        })
+    };
+    ["disk", "store"].iter().flat_map(|target| of_target(target)).collect()
 }
 
 /// A folder and a storage node, with so many frames in each.

@@ -26,6 +26,7 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     let end = |known: &mut RunKnown| {
         known.over = Some(Over::Ended(ended(9, 6)));
         known.locations = locations(Some(2));
+        known.targets = targets();
     };
     enter(&mut catalog, &live, end).unwrap();
     catalog.scan(2).unwrap();
@@ -45,6 +46,7 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     let before: Vec<_> = (1..=2).map(|number| catalog.run(number).unwrap()).collect();
     let frames = catalog.frames(2).unwrap();
     assert_eq!((before[0].remarks.len(), before[1].remarks.len()), (1, 2));
+    assert_eq!((&before[0].targets, &before[1].targets), (&Vec::new(), &targets()));
     drop((catalog, live, failed));
 
     // With its files, and when these are elsewhere.

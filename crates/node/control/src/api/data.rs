@@ -73,6 +73,21 @@ pub struct Run {
     /// not note it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locations: Option<Vec<RunLocation>>,
+    /// What became of each source's fragments in each target, once the run has ended; not in
+    /// lists, and empty if there was one target without a spill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Vec<TargetSource>>,
+}
+
+/// What became of a source's fragments in a target.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct TargetSource {
+    /// The target's name.
+    pub target: String,
+    /// The name of the source, or of the link.
+    pub source: String,
+    /// Entries of the target's ledger, as in `targets` of a source, without zeros.
+    pub entries: BTreeMap<String, u64>,
 }
 
 /// A folder or storage node to which frames of a run were sent. What is not known, as while the run
@@ -106,6 +121,24 @@ pub struct RunLocation {
     pub file_frames: Vec<FileFrames>,
 }
 
+impl From<catchment_frame::RunLocation> for RunLocation {
+    fn from(location: catchment_frame::RunLocation) -> Self {
+        Self {
+            target: location.target,
+            kind: location.kind.name().into(),
+            address: location.address,
+            name: location.name,
+            required: location.required,
+            frames: location.frames,
+            bytes: location.bytes,
+            first_frame: location.first_frame,
+            last_frame: location.last_frame,
+            files: location.files.into_iter().map(|(first, last)| [first, last]).collect(),
+            file_frames: location.file_frames.into_iter().map(FileFrames::from).collect(),
+        }
+    }
+}
+
 /// Closed files of a storage node: one, or several between two indexes.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct FileFrames {
@@ -119,6 +152,14 @@ pub struct FileFrames {
     pub first_frame: u64,
     /// The highest. Other nodes of the target may have some in between.
     pub last_frame: u64,
+}
+
+impl From<catchment_frame::FileFrames> for FileFrames {
+    fn from(files: catchment_frame::FileFrames) -> Self {
+        let catchment_frame::FileFrames { first_file, last_file, files, first_frame, last_frame } =
+            files;
+        Self { first_file, last_file, files, first_frame, last_frame }
+    }
 }
 
 /// The ledger of a run, without zeros.

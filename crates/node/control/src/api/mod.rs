@@ -11,7 +11,7 @@ mod stored;
 pub use data::{
     Alarm, AlarmList, Audit, AuditLine, ConfigurationList, ConfigurationVersion, FileFrames,
     Health, History, LogLine, LogList, Remark, Run, RunLedger, RunList, RunLocation, Sample,
-    SampleAnswer, SampleArray, SampleChannel, SampleHistogram, Series,
+    SampleAnswer, SampleArray, SampleChannel, SampleHistogram, Series, TargetSource,
 };
 pub use requests::{
     Acknowledge, AcknowledgeAll, CommandRequest, CommandResult, LogIn, NewConfiguration, NewToken,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use catchment_catalog::TargetSource;
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
-    Fill, FolderSnapshot, NodeConfig, NodeShare, Place, Snapshot, SpillState, State, TargetSnapshot,
+    Fill, FolderSnapshot, NodeConfig, NodeShare, Place, RunSummary, Snapshot, SpillState, State,
+    TargetSnapshot,
 };
 use catchment_watch::{Rates, Run, Untaken, words_of_time};
 
@@ -104,6 +106,20 @@ pub(super) fn of_source(
         one => one.map_or(&[][..], several),
     };
     all.iter().filter_map(line).collect()
+}
+
+/// The same of all sources of a run that has ended, by target, for the catalogue.
+pub(crate) fn of_run(summary: &RunSummary) -> Vec<TargetSource> {
+    let of_each = summary.names.iter().enumerate().flat_map(|(index, source)| {
+        let of_targets = of_source(Some(&summary.last), index).into_iter();
+        of_targets.map(move |(target, entries)| {
+            let source = source.clone();
+            TargetSource { target, source, entries }
+        })
+    });
+    let mut all: Vec<TargetSource> = of_each.filter(|one| !one.entries.is_empty()).collect();
+    all.sort_by(|one, other| one.target.cmp(&other.target));
+    all
 }
 
 /// Required targets that cannot write, and folders that are not used, while the run is recorded in

@@ -9,7 +9,7 @@ use catchment_model::{Entry, Ledger, SampleRate};
 
 use super::{back_max, slice_of};
 use crate::beginning::Beginning;
-use crate::builder_config::link_builder_config;
+use crate::builder_config::{link_builder_config, link_number_config};
 use crate::config::RecorderConfig;
 use crate::links::{ChannelConfig, LinkConfig};
 
@@ -40,8 +40,9 @@ impl Rig {
         let link = LinkConfig::new("link", address, channels.collect());
         config.links = vec![LinkConfig { slice_ns, ..link }];
         config.frame.duration_ns = 16 * slice_ns;
+        let builder = link_builder_config(&config, &Beginning::new_run(1, 1));
         Self {
-            builder: Builder::new(link_builder_config(&config, &Beginning::new_run(1, 1))).unwrap(),
+            builder: Builder::new(&builder, &link_number_config(&config)).unwrap(),
             ledger: Ledger::new(LANES as usize),
             discards: Vec::new(),
             recorded: Vec::new(),

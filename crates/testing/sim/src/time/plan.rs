@@ -480,8 +480,7 @@ fn config(case: &Case, times: &Times, detector: &Detector<'_>) -> RecorderConfig
     let least = plan::queue_least(fragments.div_ceil(1_000), interval_ns);
     config.sizes = plan::sizes(case, least);
     config.build.timeout_ns = timeout_ns;
-    config.build.window_events = [256, 1_024, 4_096][chance.index(3)];
-    config.build.reorder_events = 64;
+    config.sizes.rows_max = [256, 1_024, 4_096][chance.index(3)];
     let required = sources.iter().filter(|one| one.role == SourceRole::Required).count() as u64;
     let opens_alone = has_groups || chance.below(3) == 0;
     config.build.rule = MatchRule::Time;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use catchment_catalog::{
     Catalog, CatalogError, Quality, RebuildReport, Remark, RunDetail, RunRow, RunState, Search,
-    rebuild,
+    TargetSource, rebuild,
 };
 use catchment_console::{Exit, Out, Table, UsageError, progress};
 use catchment_frame::{FileFrames, LocationKind, RunLocation};
@@ -298,6 +298,9 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
             out.line(format_args!("                 {}", files_line(&location.name, files)))?;
         }
     }
+    for line in target_lines(&detail.targets) {
+        out.line(line)?;
+    }
     if !detail.file_rows.is_empty() {
         let mut table = Table::new(&["file", "bytes", "frames", "events", "closed"]);
         for file in &detail.file_rows {
@@ -311,6 +314,22 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
         }
     }
     Ok(())
+}
+
+/// What became of each source's fragments in each target, if that is known.
+fn target_lines(targets: &[TargetSource]) -> Vec<String> {
+    const RECORDED: &str = "fragments_recorded";
+    const DURABLE: &str = "fragments_durable";
+    let mut table = Table::new(&["target", "source", "recorded", "durable", "other"]);
+    for TargetSource { target, source, entries } in targets {
+        let count = |entry: &str| grouped(entries.get(entry).copied().unwrap_or(0));
+        let others =
+            entries.iter().filter(|(entry, _)| ![RECORDED, DURABLE].contains(&entry.as_str()));
+        let others = others.map(|(entry, count)| format!("{entry} {}", grouped(*count)));
+        let others = others.collect::<Vec<_>>().join(", ");
+        table.row([target.clone(), source.clone(), count(RECORDED), count(DURABLE), others]);
+    }
+    if targets.is_empty() { Vec::new() } else { table.lines() }
 }
 
 /// Which frames are in a file of a storage node, or in several.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use catchment_builder::{Floods, TimeConfig, WindowKind};
-use catchment_config::edit::{InlineTable, Value, set};
+use catchment_config::edit::{InlineTable, Value, set, without};
 use catchment_config::{Size, Time};
 use catchment_console::{Exit, Out, Stop, UsageError, progress};
 use catchment_model::units::{Bytes, Offset};
@@ -149,7 +149,9 @@ fn rebuilt(run: &Run, again: &Again, copy: bool) -> anyhow::Result<Rebuilt> {
         let time = time.ok_or_else(|| refused("the run's events are not by time".into()))?;
         Ok::<_, UsageError>((high, time))
     };
-    let mut config = run.config().to_owned();
+    // Such runs could have keys that only the other rule has now.
+    let recorded = without(run.config(), "build", &["window_events", "reorder_events"]);
+    let mut config = recorded.clone();
     let mut put = |key, value: Value| {
         config = set(&config, "build.time", key, value).map_err(|_| {
             refused("the run's events are not by time, or its recorder did not say how".into())
@@ -168,7 +170,7 @@ fn rebuilt(run: &Run, again: &Again, copy: bool) -> anyhow::Result<Rebuilt> {
     if let Some(coincidence) = again.coincidence {
         put("coincidence", i64::from(coincidence).into())?;
     }
-    let (recorder, before) = by_time(run.config())?;
+    let (recorder, before) = by_time(&recorded)?;
     if !again.offset.is_empty() {
         let recorded = recorder.build.time.offsets.iter();
         let recorded = recorded.map(|rule| (rule.sources.as_str(), rule.offset_ns));
