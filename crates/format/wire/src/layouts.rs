@@ -29,7 +29,7 @@ use catchment_model::Entry;
 pub use check::{FIELDS_MAX, LayoutError, RECORDS_MAX};
 pub use declaration::{Block, ChecksumKind, Field, FieldKind, Layout, Order, Recorded, Role};
 pub use describe::Description;
-pub use encode::{EncodeError, RecordValues, Values};
+pub use encode::{Cut, EncodeError, PacketShape, RecordShape, RecordValues, Values};
 
 pub use examples::alpha_72;
 #[doc(hidden)]
@@ -114,6 +114,11 @@ impl Layouts {
         let mut kinds = records.iter().filter(|one| !one.skip);
         let of_records = kinds.try_fold(0, |most, one| Some(one.bytes_max?.max(most)));
         of_records.filter(|most| *most > 0).or(packet.bytes_max)
+    }
+
+    /// Whether its packets are counted, so that none is taken for a repetition.
+    pub fn has_sequence(&self) -> bool {
+        self.sequence_bits > 0
     }
 
     /// Why the straight path is not taken; none if it is.

@@ -390,9 +390,9 @@ fn packets_with_one_fragment_are_made_as_their_layouts_say() {
     for (index, layouts) in example_layouts().into_iter().enumerate() {
         for round in 0..200 {
             let wanted = random.below(70_000) as usize;
-            let body_bytes = layouts.body_bytes_near(wanted);
+            let body_bytes = layouts.body_bytes_near(0, wanted);
             assert!(body_bytes <= wanted, "layout {index}: {body_bytes} for {wanted}");
-            assert_eq!(layouts.body_bytes_near(body_bytes), body_bytes);
+            assert_eq!(layouts.body_bytes_near(0, body_bytes), body_bytes);
             let values = Values {
                 key: random.below(1 << 24),
                 time: random.below(1 << 48),

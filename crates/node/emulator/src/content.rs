@@ -184,6 +184,18 @@ impl Content {
         }
     }
 
+    /// Writes that many bytes of a drawn payload from a position on: with
+    /// [`fill_beyond`](Self::fill_beyond), if that is its beginning.
+    #[inline]
+    pub(crate) fn fill_from(&self, draw: Draw, begin: usize, room: &mut [u8]) {
+        if begin == 0 {
+            return self.fill_beyond(draw, room);
+        }
+        for (at, byte) in (begin..).zip(&mut room[..draw.bytes]) {
+            *byte = (self.table[at / 8] ^ draw.h).to_le_bytes()[at % 8];
+        }
+    }
+
     #[inline]
     fn h(&self, source: u32, event: u64) -> u64 {
         h_of(self.sources[source as usize].base, event)
@@ -218,7 +230,8 @@ fn lengths(
         let words = (mean * (1.0 + sigma * z) / 4.0).round();
         *length = (words * 4.0).clamp(PAYLOAD_BYTES_MIN as f64, PAYLOAD_BYTES_MAX as f64) as u16;
         if let Some(board) = board {
-            *length = board.layouts.body_bytes_near((*length).into()) as u16;
+            let kind = board.layouts.kinds(false).next().unwrap_or(0);
+            *length = board.layouts.fragment_bytes_near(kind, (*length).into()) as u16;
         }
     }
     lengths

@@ -12,7 +12,7 @@ use catchment_wire::layouts::EncodeError;
 
 use crate::boards::{Board, Pending, Stamp, draw_groups, groups_of};
 use crate::config::{ConfigError, EmulatedSource, EmulatorConfig};
-use crate::content::{Content, OVERSHOOT_BYTES};
+use crate::content::{Content, Draw, OVERSHOOT_BYTES};
 use crate::faults::CORRUPT_BITS;
 use crate::outlet::Outlet;
 use crate::pace::Schedule;
@@ -94,8 +94,10 @@ impl Emulator {
         let EmulatorConfig { targets, seed, faults, cpu, first_event, .. } = &self.config;
         let has_boards = self.boards().next().is_some();
         let corrupt_bit = if has_boards { corrupt_any_bit } else { corrupt_bit };
-        let (schedule, outlet) =
-            (Schedule::of(&self.config), Outlet::new(targets, *seed, faults, corrupt_bit)?);
+        let schedule = Schedule::of(&self.config);
+        let mut outlet = Outlet::new(targets, *seed, faults, corrupt_bit)?;
+        let boards = self.config.sources.iter().map(|source| source.board.as_ref());
+        outlet.open_streams(targets, boards.map(|board| board.is_some_and(Board::is_stream)))?;
         let sent = send(*cpu, &schedule, Run::new(self, outlet), stop, live)?;
         Ok(EmulatorReport {
             seed: *seed,
@@ -158,13 +160,9 @@ impl<'a> Run<'a> {
         let queues = if alone { 0 } else { config.sources.len() };
         let has_boards = emulator.boards().next().is_some();
         let has_batch = alone || has_boards;
-        let pending = |source: &EmulatedSource| Pending {
-            fragments_max: match &source.board {
-                Some(board) if !alone => board.fragments_max(),
-                _ => 1,
-            },
-            sequence: config.first_event,
-            ..Pending::default()
+        let pending = |source: &EmulatedSource| {
+            let of_board = |board: &Board| board.pending(alone, config.first_event);
+            source.board.as_ref().map_or_else(Pending::default, of_board)
         };
         Self {
             config,
@@ -219,10 +217,12 @@ impl<'a> Run<'a> {
                     None => self.queued(&span, now_ns),
                 }
             }
+            let board = self.config.sources[source as usize].board.as_ref();
+            let pieces = board.map_or(1, |board| board.pieces.into());
             let report = self.outlet.report(source);
-            report.fragments_made += end - first - absent[0] - absent[1];
-            report.fragments_restarted += end - anew - absent[1];
-            report.fragments_killed += first + count - end;
+            report.fragments_made += (end - first - absent[0] - absent[1]) * pieces;
+            report.fragments_restarted += (end - anew - absent[1]) * pieces;
+            report.fragments_killed += (first + count - end) * pieces;
             if end < first + count {
                 self.flush_one(source);
                 self.outlet.release(source);
@@ -325,10 +325,14 @@ impl<'a> Run<'a> {
                 absent += 1;
                 continue;
             }
+            let draw = board.fitted(event - span.zero, self.content.draw(span.source, event));
             let mut stamp = Stamp {
                 since_ns: self.times[span.tags.start + index] - zero_ns,
                 clock_ns: 0,
-                draw: board.fitted(event - span.zero, self.content.draw(span.source, event)),
+                draw,
+                position: 0,
+                total: draw.bytes,
+                kind: 0,
                 number: event - span.zero,
                 tag: self.tags[span.tags.start + index],
                 id: self.config.sources[source].sub_event_id,
@@ -336,29 +340,42 @@ impl<'a> Run<'a> {
                 is_big: self.config.byte_order == ByteOrder::Big,
             };
             stamp.clock_ns = self.config.clocks.at(place, (board, first_ns), &stamp);
-            if !self.pending[source].fits(board, stamp.draw.bytes) {
-                self.pack(span.source, board);
-            }
-            let pending = &mut self.pending[source];
-            if pending.stamps.is_empty() {
-                pending.since_ns = now_ns;
-            }
-            pending.stamps.push(stamp);
-            pending.records_bytes += board.layouts.record_bytes(stamp.draw.bytes);
-            if pending.is_full(board, self.config.water_mark_bytes) {
-                self.pack(span.source, board);
+            for piece in 0..u64::from(board.pieces) {
+                let draw = Draw { h: draw.h ^ piece, ..draw };
+                for part in board.parts(Stamp { draw, ..stamp }) {
+                    self.queue_part(span.source, board, part, now_ns);
+                }
             }
         }
         self.ship_batch(span.source);
         absent
     }
 
+    /// Has a fragment of a board, or a part of one, wait for its packet, and makes those that are
+    /// full.
+    fn queue_part(&mut self, source: u32, board: &Board, part: Stamp, now_ns: u64) {
+        if !self.pending[source as usize].fits(board, &part) {
+            self.pack(source, board);
+        }
+        let pending = &mut self.pending[source as usize];
+        if pending.stamps.is_empty() {
+            pending.since_ns = now_ns;
+        }
+        pending.stamps.push(part);
+        pending.records_bytes += board.record_bytes(&part);
+        if pending.is_full(board, self.config.water_mark_bytes) {
+            self.pack(source, board);
+        }
+    }
+
     /// Makes a packet of what waits of a board, and the one without fragments that follows it.
     fn pack(&mut self, source: u32, board: &Board) {
-        let Some(&last) = self.pending[source as usize].stamps.last() else { return };
+        let stamps = &self.pending[source as usize].stamps;
+        let Some(&last) = stamps.last() else { return };
         let content = self.content;
-        let fill = |draw, room: &mut [u8]| content.fill_beyond(draw, room);
-        self.begin_packet(source, self.pending[source as usize].stamps.len() as u64);
+        let fill = |draw, begin, room: &mut [u8]| content.fill_from(draw, begin, room);
+        let fragments = stamps.iter().filter(|stamp| stamp.is_last()).count() as u64;
+        self.begin_packet(source, fragments);
         let pending = &mut self.pending[source as usize];
         let room = &mut self.batch[self.used..][..DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES];
         let made = board.encode(&pending.stamps, pending.sequence, room, fill);
@@ -442,6 +459,7 @@ impl Traffic for Run<'_> {
             self.flush_one(source);
             self.outlet.release(source);
         }
+        self.outlet.end_streams();
         0
     }
 

@@ -3,7 +3,8 @@
 //! [`Emulator`] sends the packets of a detector's boards: hadtu packets on UDP, one port per
 //! source. The content of a fragment is a pure function of seed, source and event ([`Content`]), so
 //! a reader can recompute every recorded byte. A source whose packets a configuration declares
-//! sends those ([`Board`]), with a clock where they have times ([`Clocks`]). Faults are injected on
+//! sends those ([`Board`]), over UDP or a connection, with a clock where they have times
+//! ([`Clocks`]). Faults are injected on
 //! request, drawn from the same seed, and reported exactly ([`EmulatorReport`]).
 //!
 //! [`LinkEmulator`] does the same for continuous channels, whose samples are a pure function of
@@ -29,6 +30,7 @@ mod pace;
 mod pictures;
 mod report;
 mod sender;
+mod stream;
 mod thread;
 mod trains;
 

@@ -11,6 +11,7 @@ use crate::config::Faults;
 use crate::faults::{Fault, FaultPlan};
 use crate::link_config::EmulatedLink;
 use crate::report::SourceReport;
+use crate::stream::BoardStream;
 
 /// One sender for all sources, with their counts.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Outlet {
     sender: UdpSender,
     /// By source, its session, if it has one; empty if none has.
     sessions: Vec<Option<Frontend>>,
+    /// By source, its connection, if its packets follow each other on one; empty if none has one.
+    streams: Vec<Option<BoardStream>>,
     plan: Option<FaultPlan>,
     sources: Vec<Source>,
     // The packets of one batch being sent, with injected faults.
@@ -55,6 +58,7 @@ impl Outlet {
         Ok(Self {
             sender: UdpSender::connect(targets)?,
             sessions: Vec::new(),
+            streams: Vec::new(),
             plan: FaultPlan::new(seed, faults),
             sources: targets.iter().map(|_| Source::default()).collect(),
             queue: Vec::new(),
@@ -62,6 +66,24 @@ impl Outlet {
             sent: Sent::default(),
             corrupt_bit,
         })
+    }
+
+    /// Connects to the targets of the sources of which that is said.
+    pub fn open_streams(
+        &mut self,
+        targets: &[SocketAddr],
+        are_streams: impl Iterator<Item = bool>,
+    ) -> Result<(), NetError> {
+        let open = |(target, is_stream): (&SocketAddr, bool)| {
+            is_stream.then(|| BoardStream::open(*target)).transpose()
+        };
+        self.streams = targets.iter().zip(are_streams).map(open).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Ends the connections of boards, when what was sent over them has been read.
+    pub fn end_streams(&mut self) {
+        self.streams.iter_mut().flatten().for_each(BoardStream::end);
     }
 
     /// Opens sessions to the targets, for the sources that have a name.
@@ -190,6 +212,10 @@ impl Outlet {
         report.fragments_corrupted += fragments;
         self.send_whole(source, &spare, fragments);
         self.spare = spare;
+        // It ends its connection: nothing is lost behind it that is in no report.
+        if let Some(Some(stream)) = self.streams.get_mut(source as usize) {
+            stream.end();
+        }
     }
 
     fn send_whole(&mut self, source: u32, bytes: &[u8], fragments: u64) {
@@ -197,9 +223,11 @@ impl Outlet {
     }
 
     fn send(&mut self, source: u32, buffer: &[u8], packets: &[Datagram], fragments: u64) {
-        let sent = match self.sessions.get(source as usize) {
-            Some(Some(session)) => send_over(session, buffer, packets),
-            _ => self.sender.send(source as usize, buffer, packets),
+        let index = source as usize;
+        let sent = match (self.sessions.get(index), self.streams.get_mut(index)) {
+            (Some(Some(session)), _) => send_over(session, buffer, packets),
+            (_, Some(Some(stream))) => stream.send(buffer, packets),
+            _ => self.sender.send(index, buffer, packets),
         };
         let report = &mut self.sources[source as usize].report;
         report.packets_sent += sent.datagrams;

@@ -9,9 +9,9 @@ use serde::Serialize;
 pub struct EmulatorLive {
     /// Events completed by all sources.
     pub events: AtomicU64,
-    /// Datagrams that the kernel accepted.
+    /// Packets that the kernel accepted.
     pub packets: AtomicU64,
-    /// Bytes of those datagrams.
+    /// Bytes of those packets.
     pub bytes: AtomicU64,
     /// Times that the kernel refused and was retried.
     pub refused: AtomicU64,
@@ -30,15 +30,15 @@ impl EmulatorLive {
 /// `fragments_sent = fragments_made - fragments_lost + fragments_duplicated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SourceReport {
-    /// Fragments made: one per event, except for a killed source.
+    /// Fragments made: one per event, or as many as a board sends, except for a killed source.
     pub fragments_made: u64,
-    /// Datagrams that the kernel accepted, including all faults except deliberate losses.
+    /// Packets that the kernel accepted, including all faults except deliberate losses.
     pub packets_sent: u64,
-    /// Fragments in them.
+    /// Fragments in them, here and below: of those in parts, the ones whose last part they have.
     pub fragments_sent: u64,
-    /// Bytes of those datagrams.
+    /// Bytes of those packets.
     pub bytes_sent: u64,
-    /// Datagrams that the kernel finally refused.
+    /// Packets that the kernel finally refused, or that a connection did not take whole.
     pub packets_unsent: u64,
     /// Fragments in them.
     pub fragments_unsent: u64,

@@ -1,5 +1,6 @@
 //! The tests of this crate over its public interface, as one program: it is linked once.
 
+mod board_packets;
 mod boards;
 mod channel_content;
 mod content;

@@ -37,7 +37,7 @@ fn fragments(captured: &Captured, source: usize, events: &[u64]) -> Vec<Fragment
         .collect()
 }
 
-fn boards(layouts: &Layouts, count: u32) -> Vec<EmulatedSource> {
+pub(crate) fn boards(layouts: &Layouts, count: u32) -> Vec<EmulatedSource> {
     let source = |sub_event_id| EmulatedSource {
         sub_event_id,
         board: Some(Board::new(layouts.clone())),
@@ -132,8 +132,8 @@ fn corrupt_packets_of_boards_are_refused_by_their_checksum() {
 #[test]
 fn records_of_several_events_are_in_one_packet_up_to_the_water_mark() {
     let [trb, tagged, batcher, alpha] = example_layouts();
-    let most = [trb.clone(), tagged, batcher.clone(), alpha].map(|one| one.fragments_max());
-    assert_eq!(most, [u64::MAX, 65_535, u64::MAX, 1]);
+    let most = [trb.clone(), tagged, batcher.clone(), alpha].map(|one| one.records_max());
+    assert_eq!(most, [4_096, 4_096, 4_096, 1]);
     for layouts in [trb, batcher] {
         let config = EmulatorConfig {
             sources: boards(&layouts, 2),
@@ -252,9 +252,10 @@ fn what_no_board_can_send_is_refused() {
     let [trb, ..] = example_layouts();
     let alpha = || alpha(1, Clocks::default());
     let faults = Faults { corrupt: 0.1, ..Faults::default() };
-    let mut stream = alpha_layout().layout().clone();
-    stream.is_stream = true;
-    let stream = Layouts::new(stream).unwrap();
+    let mut fixed = trb.layout().clone();
+    fixed.packet.fields.remove(0);
+    fixed.packet.bytes = Some(800);
+    let fixed = Layouts::new(fixed).unwrap();
     for (config, expected) in [
         (EmulatorConfig { huge_every: 5, ..alpha() }, "huge_every: expected 0 with declared"),
         (
@@ -262,8 +263,8 @@ fn what_no_board_can_send_is_refused() {
             "faults.corrupt: expected layouts with a checksum of the whole packet",
         ),
         (
-            EmulatorConfig { sources: boards(&stream, 1), ..alpha() },
-            "sources[0].layout: expected datagrams: connections are not emulated",
+            EmulatorConfig { sources: boards(&fixed, 1), ..alpha() },
+            "sources[0].layout: expected one whose packets can be made, got \"trb\": packet.bytes",
         ),
         (
             EmulatorConfig { clocks: Clocks { drift: -1.0, ..Clocks::default() }, ..alpha() },

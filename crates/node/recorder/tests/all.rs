@@ -9,6 +9,7 @@ mod commands;
 mod connections;
 mod disk_faults;
 mod disk_full;
+mod emulated_boards;
 mod folders;
 mod gauges;
 mod half_open;

@@ -1,7 +1,9 @@
 //! Boards whose packets a configuration declares, from their packets to what is read back; and
 //! `catchment decode`.
 
+use std::fmt::Write as _;
 use std::io::Read as _;
+use std::net::TcpListener;
 use std::path::Path;
 
 use catchment_model::{Entry, SourceId};
@@ -140,6 +142,113 @@ fn a_source_with_two_layouts_is_emulated_recorded_and_shown() {
     assert!(text.contains("protocol = \"layout\", got \"tdc\""), "{text}");
     let text = stderr(folder, &["decode", "adc.toml", "--hex", "00"], 2);
     assert!(text.contains("expected --source, or --layout, one of digitizer, "), "{text}");
+}
+
+/// Crates that send records of two kinds, and fillers, on connections to one port.
+const CRATES: &str = r#"
+memory.budget = "256 MiB"
+[[sources]]
+name = "crate-1"
+address = "127.0.0.1:0"
+protocol = "layout"
+layout = "crate"
+sub_event_id = 3
+[[sources]]
+name = "crate-2"
+address = "127.0.0.1:0"
+protocol = "layout"
+layout = "crate"
+sub_event_id = 4
+[[layouts]]
+name = "crate"
+transport = "stream"
+order = "big"
+[layouts.packet]
+head = 12
+bytes_max = "8 kB"
+fields = [
+    { is = "length", at = 0 },
+    { is = "sequence", at = 4 },
+    { is = "count", at = 8, width = 2 },
+]
+[[layouts.record]]
+name = "scaler"
+head = 12
+bytes = 20
+fields = [
+    { choose = 0x0a, at = 0, width = 1 },
+    { is = "source", at = 1, width = 1 },
+    { is = "key", at = 8 },
+]
+[[layouts.record]]
+name = "filler"
+head = 4
+bytes = 4
+skip = true
+fields = [{ choose = 0x0f, at = 0, width = 1 }]
+[[layouts.record]]
+name = "waveform"
+head = 12
+fields = [
+    { is = "source", at = 1, width = 1 },
+    { is = "length", at = 4 },
+    { is = "key", at = 8 },
+]
+[emulator]
+rate = "2 kHz"
+events = 200
+water_mark = 300
+"#;
+
+#[test]
+fn boards_on_connections_are_emulated_recorded_and_their_packets_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("crates.toml"), CRATES).unwrap();
+    let arguments = ["run", "crates.toml", "--emulate", "--events", "200"];
+    let (mut child, mut lines) = started(folder, &arguments, "Recording");
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("200 complete, 0 incomplete, 200 on disk"), "{rest}");
+    let report = audit(&Run::open(only_run(folder)).unwrap()).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    assert!(report.recomputed.sources[0][Entry::RecordsSkipped] > 1, "{report:?}");
+
+    // The packets themselves: each board has a connection of its own to the port that they share.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let received = std::thread::spawn(move || {
+        let mut boards = [listener.accept(), listener.accept()].map(|one| one.unwrap().0);
+        let mut bytes = [Vec::new(), Vec::new()];
+        for (board, bytes) in boards.iter_mut().zip(&mut bytes) {
+            board.read_to_end(bytes).unwrap();
+            board.shutdown(std::net::Shutdown::Both).unwrap();
+        }
+        bytes
+    });
+    let emulate = ["emulate", "crates.toml", "--to", &to, "--events", "20", "--json"];
+    let sent = json(folder, &emulate, 0);
+    assert_eq!((&sent["events"], &sent["sources"][1]["fragments_sent"]), (&20.into(), &20.into()));
+    let mut fragments = 0;
+    for board in received.join().unwrap() {
+        let mut rest = &board[..];
+        while let Some((length, _)) = rest.split_first_chunk::<4>() {
+            let (packet, others) = rest.split_at(u32::from_be_bytes(*length) as usize);
+            rest = others;
+            let digits = packet.iter().fold(String::new(), |mut digits, byte| {
+                write!(digits, "{byte:02x}").unwrap();
+                digits
+            });
+            let shown = json(folder, &["decode", "crates.toml", "--hex", &digits, "--json"], 0);
+            fragments += shown["fragments"].as_u64().unwrap();
+            let text = shown["lines"].to_string();
+            assert!(text.contains("scaler") || text.contains("waveform"), "{text}");
+        }
+    }
+    assert_eq!(fragments, 40);
+    let nobody = ["emulate", "crates.toml", "--to", "127.0.0.1:1", "--events", "1"];
+    assert!(stderr(folder, &nobody, 1).contains("cannot send to 127.0.0.1:1"));
 }
 
 /// A capture file of datagrams of this machine, by the port and payload of each.

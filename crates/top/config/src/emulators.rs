@@ -5,7 +5,7 @@ use catchment_emulator::{
     hades_90, plain_board,
 };
 use catchment_net::check_cpu;
-use catchment_recorder::{RecorderConfig, SourceConfig};
+use catchment_recorder::{MatchRule, RecorderConfig, SourceConfig};
 use catchment_wire::hadtu;
 
 use crate::links::emulated;
@@ -33,7 +33,7 @@ pub(crate) fn emulators(
             |expected: String| located.expected("emulator.cpu", &expected, &cpu.to_string());
         check_cpu(cpu).map_err(refused)?;
     }
-    let emulator = emulate(located, low, sources)?;
+    let emulator = emulate(located, low, recorder)?;
     let emulator = (!sources.is_empty()).then_some(emulator);
     if !of_links {
         return Ok((emulator, None));
@@ -48,8 +48,9 @@ pub(crate) fn emulators(
 fn emulate(
     located: &Located<'_>,
     low: &EmulatorLow,
-    recorded: &[SourceConfig],
+    recorder: &RecorderConfig,
 ) -> Result<EmulatorConfig, ConfigFileError> {
+    let recorded = &recorder.sources;
     let refused = |error: ConfigError| {
         located.expected(&format!("emulator.{}", error.key), &error.expected, &error.got)
     };
@@ -64,7 +65,7 @@ fn emulate(
     let mut sources = Vec::with_capacity(recorded.len());
     for source in recorded {
         let of_group = |sizes: &&EmulatedSource| sizes.group == source.group;
-        let board = board(source);
+        let board = board(source, recorder);
         let plain = board.is_some().then(|| plain_board(&source.group));
         let Some(sizes) = low.sizes.iter().chain(&preset).chain(&plain).find(of_group) else {
             let message = format!(
@@ -96,9 +97,16 @@ fn emulate(
 
 /// The board of a source whose packets are declared. A recorder adds the source's offset to its
 /// times: its clock is as far ahead as that is negative.
-fn board(source: &SourceConfig) -> Option<Board> {
+fn board(source: &SourceConfig, recorder: &RecorderConfig) -> Option<Board> {
     let (ahead_ns, expected_in) = (source.clock.offset_ns.saturating_neg(), source.expected_in);
-    Some(Board { ahead_ns, expected_in, ..Board::of(source.protocol.declared())? })
+    let board = Board { ahead_ns, expected_in, ..Board::of(source.protocol.declared())? };
+    Some(match recorder.build.rule {
+        MatchRule::Time => {
+            let most = recorder.build.time.fragments_max.unwrap_or(1);
+            board.with_pieces(most.min(PIECES_MAX))
+        }
+        MatchRule::Number => board,
+    })
 }
 
 /// The boards of a configuration that says no more of them, if all of its sources are declared:
@@ -106,9 +114,10 @@ fn board(source: &SourceConfig) -> Option<Board> {
 ///
 /// # Errors
 /// Why the packets of one of them are not emulated.
-pub fn emulated_boards(sources: &[SourceConfig]) -> Result<Option<EmulatorConfig>, ConfigError> {
+pub fn emulated_boards(recorder: &RecorderConfig) -> Result<Option<EmulatorConfig>, ConfigError> {
+    let sources = &recorder.sources;
     let of_source = |source: &SourceConfig| {
-        let board = Some(board(source)?);
+        let board = Some(board(source, recorder)?);
         let sub_event_id = source.id.unwrap_or(0);
         Some(EmulatedSource { sub_event_id, board, ..plain_board(&source.group) })
     };
@@ -142,5 +151,7 @@ fn emulator(low: &EmulatorLow, sources: Vec<EmulatedSource>) -> EmulatorConfig {
     config
 }
 
+/// Fragments of one event that a board sends at most.
+const PIECES_MAX: u32 = 4;
 /// Events per second of an emulated HADES-like detector unless the file says otherwise: HADES' own.
 pub const RATE_HZ_DEFAULT: f64 = 4_000.0;

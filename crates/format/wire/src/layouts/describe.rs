@@ -57,7 +57,24 @@ impl Observer for Lines<'_> {
     }
 }
 
+/// The kinds of the records that were checked.
+struct Kinds(Vec<usize>);
+
+impl Observer for Kinds {
+    fn block(&mut self, seen: &CheckedBlock<'_>) {
+        self.0.extend(seen.record);
+    }
+}
+
 impl Layouts {
+    /// The kinds of a packet's records, in the order in which they are read.
+    pub fn kinds_of(&self, bytes: &[u8]) -> Vec<usize> {
+        let mut kinds = Kinds(Vec::new());
+        // Of a packet that is refused, those before the fault.
+        let _walked = self.compiled.walk(bytes, &mut Vec::new(), &mut kinds);
+        kinds.0
+    }
+
     /// Decodes a datagram and says how it was understood, field by field.
     pub fn describe(&self, bytes: &[u8]) -> Description {
         let mut watch = Lines { layouts: self, lines: Vec::new(), checked: 0 };
@@ -179,7 +196,7 @@ fn begin(field: &Field, block: &[u8]) -> usize {
 }
 
 /// A field's bits, byte by byte: another way than that of the loads, so that each tests the other.
-fn value(field: &Field, block: &[u8], is_big: bool) -> u64 {
+pub(super) fn value(field: &Field, block: &[u8], is_big: bool) -> u64 {
     let begin = begin(field, block);
     let word = block.get(begin..begin + field.width as usize).unwrap_or_default();
     let add = |number: u64, &byte: &u8| number << 8 | u64::from(byte);

@@ -4,8 +4,9 @@ use std::mem::discriminant;
 
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
-use super::Layouts;
 use super::declaration::{Block, ChecksumKind, Field, FieldKind, Order, Role};
+use super::{Layouts, describe};
+use crate::decoder::PARTS_MAX;
 
 /// The values of a packet or a record. Those that its block does not have are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,40 @@ pub struct RecordValues<'a> {
     pub body: &'a [u8],
 }
 
+/// A packet that is encoded in place.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketShape<F> {
+    /// The order of its bytes, where the layout leaves it to the sender.
+    pub is_big: bool,
+    /// How many records it has, one or more; of a layout without records one, which is the packet
+    /// itself.
+    pub count: usize,
+    /// Each of them, by its index. The packet's own values are those of the first.
+    pub record: F,
+    /// Bytes behind its counted records.
+    pub rest_bytes: usize,
+}
+
+/// A record of such a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordShape {
+    /// Which of the layout's kinds of records; without records, it says nothing.
+    pub kind: usize,
+    /// Its values.
+    pub values: Values,
+    /// Bytes of its body.
+    pub body_bytes: usize,
+}
+
+/// How a fragment is cut into parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Bytes of the fragment.
+    pub total: usize,
+    /// Bytes of each part; the last one has what is left.
+    pub part: usize,
+}
+
 /// Why a packet cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
@@ -52,8 +87,8 @@ pub enum EncodeError {
         /// Bytes of head and body.
         bytes: u64,
     },
-    /// The packet is longer than a datagram.
-    #[error("a datagram has at most {DATAGRAM_BYTES_MAX} bytes, got {bytes}")]
+    /// The packet is longer than a datagram, which is the most that is encoded of streams, too.
+    #[error("an encoded packet has at most {DATAGRAM_BYTES_MAX} bytes, got {bytes}")]
     TooLong {
         /// Bytes of the packet.
         bytes: usize,
@@ -79,25 +114,26 @@ impl Layouts {
         records: &[RecordValues<'_>],
     ) -> Result<Vec<u8>, EncodeError> {
         let layout = self.layout();
-        let kind = |record: &RecordValues<'_>| &layout.records[record.kind];
-        let of_records = records.iter().map(|one| kind(one).bytes_with(one.body.len()));
+        let of_records =
+            records.iter().map(|one| layout.records[one.kind].bytes_with(one.body.len()));
         let whole = body.len() + of_records.sum::<usize>();
         let mut bytes = vec![0; layout.packet.bytes_with(whole)];
         if bytes.len() > DATAGRAM_BYTES_MAX {
             return Err(EncodeError::TooLong { bytes: bytes.len() });
         }
-        let of_packet = Content { values, count: records.len() as u64, body_bytes: whole };
-        self.block(&layout.packet, is_big, &of_packet, &mut bytes, |room| {
+        let of_packet =
+            Content { values, count: records.len() as u64, body_bytes: whole, kind: None };
+        self.block(is_big, &of_packet, &mut bytes, |room| {
             room[..body.len()].copy_from_slice(body);
             let mut used = body.len();
-            for record in records {
-                let content =
-                    Content { values: &record.values, count: 0, body_bytes: record.body.len() };
+            for &RecordValues { kind, values, body } in records {
+                let (values, body_bytes) = (&values, body.len());
+                let content = Content { values, count: 0, body_bytes, kind: Some(kind) };
                 let fill = |room: &mut [u8]| {
-                    room[..record.body.len()].copy_from_slice(record.body);
+                    room[..body.len()].copy_from_slice(body);
                     Ok(())
                 };
-                used += self.block(kind(record), is_big, &content, &mut room[used..], fill)?;
+                used += self.block(is_big, &content, &mut room[used..], fill)?;
             }
             Ok(())
         })?;
@@ -119,64 +155,89 @@ impl Layouts {
         room: &mut [u8],
         mut fill: impl FnMut(&mut [u8]),
     ) -> Result<usize, EncodeError> {
-        self.encode_several(is_big, (1, |_| (*values, body_bytes)), room, |_, room| fill(room))
+        let kind = self.kinds(false).next().unwrap_or(0);
+        let record = |_| RecordShape { kind, values: *values, body_bytes };
+        let shape = PacketShape { is_big, count: 1, record, rest_bytes: 0 };
+        self.encode_in_place(&shape, room, |_, room| fill(room))
     }
 
-    /// As [`encode_one`](Self::encode_one), with `count` fragments, one or more, each a record with
-    /// its values and its body's bytes. Those of the packet itself are those of the first.
+    /// Encodes a packet into the beginning of `room`. `fill` writes the bytes of each record's body
+    /// as with [`encode_one`](Self::encode_one), by the record's index, and then those behind the
+    /// records, if there are any. Returns the bytes of the packet. Allocates nothing.
     ///
     /// # Errors
     /// As [`encode_one`](Self::encode_one).
-    pub fn encode_several(
+    ///
+    /// # Panics
+    /// A kind of record that the layout does not have.
+    pub fn encode_in_place(
         &self,
-        is_big: bool,
-        (count, fragment): (usize, impl Fn(usize) -> (Values, usize)),
+        shape: &PacketShape<impl Fn(usize) -> RecordShape>,
         room: &mut [u8],
         mut fill: impl FnMut(usize, &mut [u8]),
     ) -> Result<usize, EncodeError> {
-        let layout = self.layout();
-        let (values, body_bytes) = &fragment(0);
-        let Some(record) = self.of_fragments() else {
-            let content = Content { values, count: 0, body_bytes: *body_bytes };
-            return self.block(&layout.packet, is_big, &content, room, |room| {
+        let records = &self.layout().records;
+        let PacketShape { is_big, count, ref record, rest_bytes } = *shape;
+        let RecordShape { values, body_bytes, .. } = record(0);
+        let of_packet =
+            |count, body_bytes| Content { values: &values, count, body_bytes, kind: None };
+        if records.is_empty() {
+            return self.block(is_big, &of_packet(0, body_bytes), room, |room| {
                 fill(0, room);
                 Ok(())
             });
-        };
-        let whole = (0..count).map(|index| record.bytes_with(fragment(index).1)).sum();
-        let of_packet = Content { values, count: count as u64, body_bytes: whole };
-        self.block(&layout.packet, is_big, &of_packet, room, |room| {
+        }
+        let bytes_of = |one: RecordShape| records[one.kind].bytes_with(one.body_bytes);
+        let whole = (0..count).map(|index| bytes_of(record(index))).sum::<usize>() + rest_bytes;
+        self.block(is_big, &of_packet(count as u64, whole), room, |room| {
             let mut used = 0;
             for index in 0..count {
-                let (values, body_bytes) = &fragment(index);
-                let content = Content { values, count: 0, body_bytes: *body_bytes };
+                let RecordShape { kind, values, body_bytes } = record(index);
+                let content = Content { values: &values, count: 0, body_bytes, kind: Some(kind) };
                 let fill = |room: &mut [u8]| {
                     fill(index, room);
                     Ok(())
                 };
-                used += self.block(record, is_big, &content, &mut room[used..], fill)?;
+                used += self.block(is_big, &content, &mut room[used..], fill)?;
+            }
+            if rest_bytes > 0 {
+                fill(count, &mut room[used..]);
             }
             Ok(())
         })
     }
 
-    /// How many fragments of different events a packet may have: one, if it has no records, or if
-    /// its own head says of which event they are.
-    pub fn fragments_max(&self) -> u64 {
-        let packet = &self.layout().packet;
-        let of_event = ["key", "time", "seconds", "tag", "groups"];
-        match self.of_fragments() {
-            Some(_) if !of_event.iter().any(|role| packet.has(role)) => {
-                let bits = if packet.has("count") { packet.bits_of("count") } else { 64 };
-                u64::MAX >> (64 - bits)
-            }
-            _ => 1,
-        }
+    /// The kinds of records that are fragments, or those that are skipped.
+    pub fn kinds(&self, are_skipped: bool) -> impl Iterator<Item = usize> {
+        let kinds = self.layout().records.iter().enumerate();
+        kinds.filter(move |(_, kind)| kind.skip == are_skipped).map(|(index, _)| index)
     }
 
-    /// Bytes of a fragment with a body of so many in a packet with several.
-    pub fn record_bytes(&self, body_bytes: usize) -> usize {
-        self.of_fragments().map_or(0, |record| record.bytes_with(body_bytes))
+    /// Whether it is the packet that says of which event its records are, so that all of them are
+    /// of one.
+    pub fn is_of_event(&self) -> bool {
+        let Self { layout, .. } = self;
+        let of_event = ["key", "time", "seconds", "tag", "groups"];
+        let says = |role: &&str| {
+            let mut kinds = layout.records.iter().filter(|kind| !kind.skip);
+            layout.packet.has(role) && kinds.any(|kind| !kind.has(role))
+        };
+        layout.records.is_empty() || of_event.iter().any(says)
+    }
+
+    /// How many records a packet may have, skipped ones too; one, if it has none.
+    pub fn records_max(&self) -> u64 {
+        let Self { layout, .. } = self;
+        let counted = match layout.packet.bits_of("count") {
+            0 => u64::MAX,
+            bits => u64::MAX >> (64 - bits),
+        };
+        if layout.records.is_empty() { 1 } else { counted.min(PARTS_MAX as u64) }
+    }
+
+    /// Bytes of a record with a body of so many; none, if the layout has no records.
+    pub fn record_bytes(&self, kind: usize, body_bytes: usize) -> usize {
+        self.layout().records.get(kind).map_or(0, |record| record.bytes_with(body_bytes))
     }
 
     /// Bytes of a packet with records of so many bytes in all; none if it cannot be so long.
@@ -189,24 +250,22 @@ impl Layouts {
         (bytes as u64 <= most && is_said).then_some(bytes)
     }
 
-    /// The kind of records that are fragments, the first one.
-    fn of_fragments(&self) -> Option<&Block> {
-        self.layout().records.iter().find(|record| !record.skip)
+    /// The block that is a fragment, or a part of one: a record of a kind, or the packet.
+    fn of_kind(&self, kind: usize) -> &Block {
+        self.layout().records.get(kind).unwrap_or(&self.layout().packet)
     }
 
-    /// The length of a fragment's body that [`encode_one`](Self::encode_one) can say, near `wanted`
-    /// bytes.
-    pub fn body_bytes_near(&self, wanted: usize) -> usize {
-        let layout = self.layout();
-        let of_record = self.of_fragments();
-        let block = of_record.unwrap_or(&layout.packet);
+    /// The length of a body of a kind of record, or of a packet without records, that can be said,
+    /// near `wanted` bytes.
+    pub fn body_bytes_near(&self, kind: usize, wanted: usize) -> usize {
+        let (packet, block) = (&self.layout().packet, self.of_kind(kind));
         let head = u64::from(block.head);
         if let Some(bytes) = block.bytes {
             return bytes.saturating_sub(head) as usize;
         }
         let around = |block: &Block| u64::from(block.head + block.tail + block.align - 1);
-        let outer = if of_record.is_some() { around(&layout.packet) } else { 0 };
-        let packet_most = layout.packet.bytes_max.unwrap_or(DATAGRAM_BYTES_MAX as u64);
+        let outer = if self.layout().records.is_empty() { 0 } else { around(packet) };
+        let packet_most = packet.bytes_max.unwrap_or(DATAGRAM_BYTES_MAX as u64);
         let packet_most = packet_most.min(DATAGRAM_BYTES_MAX as u64).saturating_sub(outer);
         let most = packet_most.min(block.bytes_max.unwrap_or(u64::MAX));
         let bytes = (wanted as u64).min(most.saturating_sub(around(block)));
@@ -215,8 +274,7 @@ impl Layouts {
             return bytes as usize;
         };
         // Words of which the layout says some bits are whole.
-        let each = |field: &Field| matches!(field.kind, FieldKind::Each(_)).then_some(field.width);
-        let step = block.fields.iter().filter_map(each).map(u64::from).fold(unit, u64::max);
+        let step = block.each_widths().fold(unit, u64::max);
         let value_max = u64::MAX >> (64 - block.bits_of("length"));
         let said = |bytes: u64| i128::from(head + bytes) - i128::from(plus);
         let value = said(bytes).div_euclid(step.into()) * i128::from(step / unit);
@@ -227,18 +285,44 @@ impl Layouts {
         usize::try_from(bytes).unwrap_or(0)
     }
 
+    /// How a fragment of a kind is cut, near `wanted` bytes and into so many parts, or into more
+    /// if a packet has no room for them; none if fragments are sent whole.
+    pub fn cut(&self, kind: usize, wanted: usize, parts: usize) -> Option<Cut> {
+        let compiled = self.compiled.records.get(kind).unwrap_or(&self.compiled.packet);
+        let [position, total] = compiled.part_units?;
+        let block = self.of_kind(kind);
+        let of_length = match block.with("length").next().and_then(Field::role) {
+            Some(Role::Length { unit, .. }) => unit,
+            _ => block.bytes.map_or(1, |bytes| bytes - u64::from(block.head)),
+        };
+        // All lengths and positions are multiples of this.
+        let grain = block.each_widths().fold(lcm(lcm(position, total), of_length), lcm);
+        let most = |name, unit| (u64::MAX >> (64 - block.bits_of(name))).saturating_mul(unit);
+        let most = most("position", position).min(most("total", total));
+        let grains = |bytes: u64| (bytes / grain).max(1).saturating_mul(grain) as usize;
+        let total = grains(most.min(wanted as u64));
+        let part = total.div_ceil(parts).next_multiple_of(grain as usize);
+        Some(Cut { total, part: grains(self.body_bytes_near(kind, part) as u64) })
+    }
+
+    /// The length of a fragment of a kind that its packets can say, near `wanted` bytes.
+    pub fn fragment_bytes_near(&self, kind: usize, wanted: usize) -> usize {
+        self.cut(kind, wanted, 1)
+            .map_or_else(|| self.body_bytes_near(kind, wanted), |cut| cut.total)
+    }
+
     /// Writes a block into the beginning of `room`; returns its bytes.
     fn block(
         &self,
-        block: &Block,
         is_big: bool,
         content: &Content<'_>,
         room: &mut [u8],
         fill: impl FnOnce(&mut [u8]) -> Result<(), EncodeError>,
     ) -> Result<usize, EncodeError> {
+        let block = content.kind.map_or(&self.layout().packet, |kind| &self.layout().records[kind]);
         let head = block.head as usize;
         let (length, whole) = (head + content.body_bytes, block.bytes_with(content.body_bytes));
-        if whole > room.len() {
+        if whole > room.len().min(DATAGRAM_BYTES_MAX) {
             return Err(EncodeError::TooLong { bytes: whole });
         }
         fill(&mut room[head..])?;
@@ -275,6 +359,9 @@ impl Layouts {
                 }
             }
         }
+        self.layout().records[..content.kind.unwrap_or(0)]
+            .iter()
+            .for_each(|earlier| tell_apart(block, earlier, bytes, is_big));
         for field in &block.fields {
             set_checksum(field, bytes, is_big);
         }
@@ -304,6 +391,8 @@ struct Content<'a> {
     /// Its records.
     count: u64,
     body_bytes: usize,
+    /// The kind of record that it is; none: the packet.
+    kind: Option<usize>,
 }
 
 impl Block {
@@ -311,6 +400,12 @@ impl Block {
     fn bytes_with(&self, body_bytes: usize) -> usize {
         let length = self.head as usize + body_bytes;
         length.next_multiple_of(self.align as usize) + self.tail as usize
+    }
+
+    /// Bytes of words that have a constant in the whole body.
+    fn each_widths(&self) -> impl Iterator<Item = u64> {
+        let each = |field: &Field| matches!(field.kind, FieldKind::Each(_)).then_some(field.width);
+        self.fields.iter().filter_map(each).map(u64::from)
     }
 }
 
@@ -343,6 +438,48 @@ fn length_value(block: &Block, bytes: u64) -> Result<u64, EncodeError> {
     let (value, bits) = (units / unit, block.bits_of("length"));
     let fits = units.is_multiple_of(unit) && (bits >= 64 || value >> bits == 0);
     fits.then_some(value).ok_or(fault)
+}
+
+/// Changes a bit of a record that none of its fields has, where it would be taken for one of a kind
+/// that is tried earlier.
+fn tell_apart(block: &Block, earlier: &Block, bytes: &mut [u8], is_big: bool) {
+    let chosen = |field: &Field| match field.kind {
+        FieldKind::Choose(value) => Some((*field, value)),
+        _ => None,
+    };
+    let mut choice = earlier.fields.iter().filter_map(chosen);
+    let holds = |(field, value): (Field, u64)| describe::value(&field, bytes, is_big) == value;
+    if !choice.clone().all(holds) {
+        return;
+    }
+    let is_free = |field: &Field| !block.fields.iter().any(|own| overlaps(own, field));
+    if let Some((field, value)) = choice.find(|(field, _)| is_free(field)) {
+        put(&field, bytes, is_big, value ^ 1);
+    }
+}
+
+/// Whether two fields have bits of a block in common, or may have.
+fn overlaps(own: &Field, other: &Field) -> bool {
+    let meet = |(one, size): (i64, i64), (other, other_size): (i64, i64)| {
+        one < other + other_size && other < one + size
+    };
+    let bytes = |field: &Field| (field.at, i64::from(field.width));
+    let bits = |field: &Field| (i64::from(field.range().0), i64::from(field.range().1));
+    match own.kind {
+        // They are in the body.
+        FieldKind::Each(_) => false,
+        _ if bytes(own) == bytes(other) => meet(bits(own), bits(other)),
+        _ => meet(bytes(own), bytes(other)),
+    }
+}
+
+/// The least common multiple of two numbers from 1 on, as far as there are such numbers.
+fn lcm(one: u64, other: u64) -> u64 {
+    let (mut a, mut b) = (one.max(1), other.max(1));
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    (one.max(1) / a).saturating_mul(other.max(1))
 }
 
 fn set_checksum(field: &Field, bytes: &mut [u8], is_big: bool) {

@@ -1,6 +1,7 @@
 //! `catchment emulate`: emulated sources or channel links that send to any recorder.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use anyhow::Context;
 use catchment_config::{Address, RATE_HZ_DEFAULT, Rate, Size, Time, counted_up};
 use catchment_console::{Exit, Out, Stop, UsageError};
 use catchment_emulator::{
-    EmulatedSource, EmulatorConfig, EmulatorLive, EmulatorReport, EmulatorThread,
+    Board, EmulatedSource, EmulatorConfig, EmulatorLive, EmulatorReport, EmulatorThread,
     LinkEmulatorConfig, SourceReport,
 };
 use catchment_model::near_matches;
@@ -221,7 +222,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
             _ => {}
         }
         names.extend(high.recorder.sources.iter().map(|source| source.name.clone()));
-        let boards = || catchment_config::emulated_boards(&high.recorder.sources);
+        let boards = || catchment_config::emulated_boards(&high.recorder);
         let emulator = high.emulator.map_or_else(boards, |emulator| Ok(Some(emulator)));
         emulator.map_err(|error| UsageError(error.to_string()))?.with_context(|| {
             let path = path.display();
@@ -250,9 +251,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
         anyhow::bail!(UsageError(message.into()));
     }
     if let Some(Address(first)) = arguments.to {
-        config.targets = (0..config.sources.len() as u32)
-            .map(|index| counted_up(first, index))
-            .collect::<Option<_>>()
+        config.targets = targets(&config, first)
             .ok_or_else(|| UsageError(format!("--to {first}: there are not enough ports above")))?;
     }
     if config.targets.is_empty() || config.targets.iter().any(|target| target.port() == 0) {
@@ -260,6 +259,22 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
     }
     override_by(&mut config, arguments, &names)?;
     Ok(Emulated::Sources(config))
+}
+
+/// The first source's target and the ports above, one for each source. Boards that share a port go
+/// on sharing one, as connections do.
+fn targets(config: &EmulatorConfig, first: SocketAddr) -> Option<Vec<SocketAddr>> {
+    let mut ports: Vec<Option<SocketAddr>> = Vec::new();
+    let target = |index: usize| {
+        let is_stream = config.sources[index].board.as_ref().is_some_and(Board::is_stream);
+        let shared = config.targets.get(index).copied().filter(|_| is_stream);
+        let known = ports.iter().position(|port| port.is_some() && *port == shared);
+        if known.is_none() {
+            ports.push(shared);
+        }
+        counted_up(first, known.unwrap_or(ports.len() - 1) as u32)
+    };
+    (0..config.sources.len()).map(target).collect()
 }
 
 /// The names of a preset's sources, as its configuration has them: counted in each group.
