@@ -1,8 +1,8 @@
 //! What clocks do: they wrap, drift, jump, stick, and disagree when a run begins.
 
-use crate::support::{MS, S};
+use crate::support::{MS, Rig, S};
 use crate::time::{events, rig, send};
-use catchment_builder::Unmatched;
+use catchment_builder::{TimeMatcher, Unmatched};
 use catchment_model::Entry;
 
 #[test]
@@ -245,6 +245,40 @@ fn a_clock_that_is_ahead_takes_no_clocks_of_short_cycles_with_it() {
     let others = [0, 2, 3].map(|source| rig.count(source, Entry::FragmentsOutOfRange));
     assert_eq!(others, [0; 3]);
     assert!(rig.rows.values().filter(|row| row.present() == 3).count() == 3_000);
+}
+
+/// The clock with the longest cycle is half an hour off or more. Those that agree beside it say in
+/// which cycle the short one is: in the one that is nearest to that clock it is near nobody.
+#[test]
+fn a_long_clock_that_is_off_hides_no_short_one_from_those_that_agree() {
+    for (count, off_ns) in [(4, 3_601 * S), (4, 7_201 * S), (3, 3_601 * S), (3, 7_201 * S)] {
+        let mut rig = rig(count, 100, |time| {
+            time.clocks[0].rate_hz = 125_000_000;
+            time.clocks[1].bits = 32;
+        });
+        let mask = (1 << 32) - 1;
+        let send_all = |rig: &mut Rig<TimeMatcher>, now: u64, time_ns: u64| {
+            send(rig, now, 0, &[(now + off_ns) / 8]);
+            send(rig, now, 1, &[time_ns & mask]);
+            (2..count).for_each(|source| send(rig, now, source, &[time_ns]));
+            rig.poll(now);
+        };
+        for now in (1..=100).map(|event| event * MS) {
+            send_all(&mut rig, now, now + 5_400 * S);
+        }
+        let status = rig.builder.status();
+        assert!(status.events_incomplete >= 99, "the run has begun");
+        // They are all set, and it is not: most agree at once.
+        for now in (101..=200).map(|event| event * MS) {
+            send_all(&mut rig, now, now + 9_002 * S);
+        }
+        let restarts = rig.builder.status().restarts_followed;
+        assert_eq!(restarts, 1, "{count} sources, {off_ns} ns off");
+        rig.finish(201 * MS);
+        let whole = rig.rows.values().filter(|row| row.present() == count - 1).count();
+        assert_eq!((whole, rig.rows.len()), (200, 200), "{count} sources, {off_ns} ns off");
+        assert_eq!(rig.lost(), rig.count(0, Entry::FragmentsOutOfRange));
+    }
 }
 
 #[test]

@@ -146,6 +146,10 @@ pub struct QueueIngress {
     per_poll_max: usize,
     first_connection: Turn,
     first_port: Turn,
+    /// Whether a datagram was paused, which goes before anything else, and whether all datagrams do
+    /// in the next poll.
+    datagram_waits: bool,
+    datagrams_first: bool,
 }
 
 /// At which connection or port the next poll begins, and how much of it the poll before delivered:
@@ -169,7 +173,16 @@ impl QueueIngress {
     /// messages of each connection.
     pub fn new(queues: &Queues, ports: Vec<usize>, per_poll_max: usize) -> Self {
         let [first_connection, first_port] = Default::default();
-        Self { queues: queues.clone(), ports, per_poll_max, first_connection, first_port }
+        let (queues, datagram_waits, datagrams_first) = (queues.clone(), false, false);
+        Self {
+            queues,
+            ports,
+            per_poll_max,
+            first_connection,
+            first_port,
+            datagram_waits,
+            datagrams_first,
+        }
     }
 
     /// Hands out what datagrams there are; false where the caller has no room for more.
@@ -180,6 +193,7 @@ impl QueueIngress {
         sink: &mut dyn FnMut(Arrival<'_>) -> Flow,
     ) -> bool {
         let first = std::mem::take(&mut self.first_port);
+        self.datagram_waits = false;
         for endpoint in (first.index..self.ports.len()).chain(0..first.index) {
             let datagrams = &mut state.ports[self.ports[endpoint]].datagrams;
             for taken in first.taken_of(endpoint)..self.per_poll_max {
@@ -188,6 +202,7 @@ impl QueueIngress {
                 if sink(Arrival { endpoint, sender, piece }) == Flow::Paused {
                     datagrams.push_front((sender, bytes));
                     self.first_port = Turn { index: endpoint, taken };
+                    self.datagram_waits = true;
                     return false;
                 }
                 received.arrivals += 1;
@@ -336,10 +351,26 @@ impl Egress for QueueIngress {
 }
 
 impl Ingress for QueueIngress {
+    /// Datagrams for which there was no room go first in every second poll, and one of them in the
+    /// others: connections that are held would otherwise take all room that there is.
     fn poll(&mut self, sink: &mut dyn FnMut(Arrival<'_>) -> Flow) -> Received {
         let mut received = Received::default();
         let queues = self.queues.clone();
         let mut state = queues.0.lock();
+        let datagrams_first = std::mem::take(&mut self.datagrams_first);
+        if datagrams_first {
+            received.paused = !self.poll_ports(&mut state, &mut received, sink);
+        } else if self.datagram_waits {
+            let mut pieces = 0;
+            let has_room = self.poll_ports(&mut state, &mut received, &mut |arrival| {
+                pieces += 1;
+                if pieces > 1 { Flow::Paused } else { sink(arrival) }
+            });
+            received.paused = !has_room && pieces <= 1;
+        }
+        if received.paused {
+            return received;
+        }
         let first = std::mem::take(&mut self.first_connection);
         for index in (first.index..state.connections.len()).chain(0..first.index) {
             let turn = Turn { index, taken: first.taken_of(index) };
@@ -347,10 +378,14 @@ impl Ingress for QueueIngress {
                 && let Some(turn) = self.poll_connection(&mut state, turn, &mut received, sink)
             {
                 (self.first_connection, received.paused) = (turn, true);
+                self.datagram_waits = false;
                 return received;
             }
         }
-        received.paused = !self.poll_ports(&mut state, &mut received, sink);
+        if !datagrams_first {
+            received.paused = !self.poll_ports(&mut state, &mut received, sink);
+            self.datagrams_first = received.paused;
+        }
         received
     }
 

@@ -507,7 +507,7 @@ impl Horizon {
     /// `beside`, or of ports alone.
     ///
     /// The clock with the longest cycle says in which cycle the others are. It may be wrong, and
-    /// short cycles be near it all the same: so those that are not are asked, too.
+    /// short cycles be near it all the same: so those that are not near it are asked, too.
     fn cluster(
         &self,
         least: u32,
@@ -538,14 +538,18 @@ impl Horizon {
         // Each poll comes here while anything is held: without a claim it costs nothing.
         claims().next()?;
         let mut asked = vec![false; self.voters.len()];
-        let mut best = Vec::new();
+        let (mut best, skew_ns) = (Vec::new(), self.skew_ns.cast_unsigned());
         for _ in 0..REFERENCES_MAX {
             let others = claims().rev().filter(|(index, ..)| !asked[*index]);
             let Some((index, _, reference)) = others.max_by_key(longest) else { break };
-            let mut all: Vec<Claiming> = aligned_to(reference.newest.lead_ns()).collect();
-            let set = closest(&mut all, self.skew_ns.cast_unsigned());
+            let lead_ns = reference.newest.lead_ns();
+            let mut all: Vec<Claiming> = aligned_to(lead_ns).collect();
+            // What is near it would say the same. Those that agree far from it may not: others
+            // whose cycles are short are not near them yet.
             asked[index] = true;
-            set.iter().for_each(|member| asked[member.index] = true);
+            let near = all.iter().filter(|one| one.lead_ns.abs_diff(lead_ns) <= skew_ns);
+            near.for_each(|one| asked[one.index] = true);
+            let set = closest(&mut all, skew_ns);
             if is_closer(set, &best) {
                 best = set.to_vec();
             }

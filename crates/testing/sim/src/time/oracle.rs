@@ -4,7 +4,8 @@
 //!    The ledger balances for each source, and its counts are those of the files.
 //! 2. No event has fragments whose times, as their clocks said them, are farther apart than the
 //!    window allows, and each has an anchor and as many openers as the rule asks for, one less
-//!    while one of them may be known to flood (`windows.rs`).
+//!    while one of them may be known to flood (`windows.rs`). What a clock said that lied may also
+//!    be in the cycle that is nearest to the time, into which the others put it.
 //! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`),
 //!    with their keys and in their order.
 //! 4. Where most sources are honest, their events among themselves are those of the model without
@@ -32,7 +33,7 @@ use catchment_model::{Entry, EventFlags};
 use super::front_ends::{self, TimeLog};
 use super::model::{Floods, Group, Id, Timed, groups, is_expected};
 use super::plan::{RUN_NS, TimeSource};
-use super::sender::identity;
+use super::sender::{Sent, identity};
 use super::world::Outcome;
 use crate::fault::Fault;
 use crate::plan::{MS, S};
@@ -301,15 +302,27 @@ impl<'a> Check<'a> {
     }
 
     /// The times of a row's fragments, each in the cycle of its clock that is nearest to that of
-    /// the longest cycle. None where their cycles are not known.
-    pub(super) fn times(&self, row: &Row) -> Option<Vec<(Id, i128)>> {
+    /// the longest cycle. If that one lied, this may be as it said it, or as the others put it, in
+    /// the cycle nearest to the time: both are given. None where their cycles are not known.
+    pub(super) fn times(&self, row: &Row) -> Vec<Vec<(Id, i128)>> {
         if self.are_of_unknown_cycles(row.members.iter().map(|id| id.0), |_| true) {
-            return None;
+            return Vec::new();
         }
         let source = |id: &Id| &self.outcome.plan.sources[id.0];
-        let base_ns = self.ns(*row.members.iter().max_by_key(|id| source(id).cycle_ns())?);
-        let near = |&id: &Id| (id, source(&id).nearest_ns(self.ns(id), base_ns));
-        Some(row.members.iter().map(near).collect())
+        let longest = row.members.iter().max_by_key(|id| source(id).cycle_ns());
+        let Some(longest) = longest else { return Vec::new() };
+        let sent = &self.outcome.sent[longest.0][longest.1];
+        let put_ns = source(longest).nearest_ns(sent.ns, self.true_ns(sent));
+        let near = |id: Id, base_ns| (id, source(&id).nearest_ns(self.ns(id), base_ns));
+        let times = |base_ns| row.members.iter().map(|&id| near(id, base_ns)).collect();
+        let mut bases = vec![sent.ns, put_ns];
+        bases.dedup();
+        bases.into_iter().map(times).collect()
+    }
+
+    /// What a clock would have said that does not lie.
+    fn true_ns(&self, sent: &Sent) -> i128 {
+        i128::from(self.outcome.plan.zero_ns) + i128::from(sent.at_ns)
     }
 
     /// What arrived of honest sources, or of all.
@@ -474,8 +487,8 @@ impl<'a> Check<'a> {
                 continue;
             }
             for sent in &self.outcome.sent[source] {
-                let true_ns = i128::from(plan.zero_ns) + i128::from(sent.at_ns);
-                times.extend([sent.ns, plan.sources[source].nearest_ns(sent.ns, true_ns)]);
+                let put_ns = plan.sources[source].nearest_ns(sent.ns, self.true_ns(sent));
+                times.extend([sent.ns, put_ns]);
             }
         }
         times.sort_unstable();
