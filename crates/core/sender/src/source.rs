@@ -446,6 +446,8 @@ impl Source {
         let kind = mark.kind;
         if kind == MarkKind::Numbering {
             writer.keys.restart();
+            // It was of the numbers before.
+            state.promise = None;
         }
         let sequence = state.made();
         // A key that is known travels with a flag, which `key_last` stands for.
@@ -464,7 +466,7 @@ impl Source {
 
     /// Promises that no fragment with a lower key will follow what was pushed so far, and whether
     /// the source may now be silent for long: events then do not wait for it until its next
-    /// fragment.
+    /// fragment. Marks do not change that, but numbers that begin again are others than promised.
     pub fn low_water(&self, key: Option<u64>, is_idle: bool) {
         let writer = self.shared.writer.lock();
         let mut state = self.shared.state.lock();
@@ -566,8 +568,9 @@ impl State {
         self.order = entry.order();
         self.status.made = end;
         self.status.held_bytes += u64::from(bytes);
+        // A mark, as of a setting that was set from the page, is nothing to wait for.
+        self.is_idle &= matches!(entry.item, Item::Mark(_));
         self.entries.push_back(entry);
-        self.is_idle = false;
         true
     }
 

@@ -266,3 +266,35 @@ fn no_promise_overtakes_what_was_pushed_before_it() {
     assert_eq!((log.taken, log.promised), (10, Some((Some(1_000), true))));
     assert_eq!(wire.recorder.faults, [""; 0]);
 }
+
+#[test]
+fn a_mark_does_not_end_that_a_source_is_idle_and_a_fragment_does() {
+    let mut wire = Wire::open(camera(65_536));
+    wire.push(0, 5, b"data");
+    wire.sender.source(0).low_water(Some(9), true);
+    wire.pass_time(20 * MS);
+    assert_eq!(wire.sender.source(0).setting("gain", "2"), Push::Accepted);
+    // Heartbeats say it each ping anew.
+    wire.pass_time(SECOND);
+    assert_eq!(wire.recorder.log("camera").unwrap().promised, Some((Some(9), true)));
+    wire.push(0, 9, b"more");
+    wire.pass_time(SECOND);
+    assert_eq!(wire.recorder.log("camera").unwrap().promised, Some((Some(9), false)));
+    assert_eq!(wire.recorder.faults, [""; 0]);
+}
+
+#[test]
+fn what_was_promised_of_numbers_says_nothing_of_those_that_begin_again() {
+    let mut wire = Wire::open(camera(65_536));
+    wire.push(0, 5, b"data");
+    wire.sender.source(0).low_water(Some(900), false);
+    wire.pass_time(SECOND);
+    assert_eq!(wire.recorder.log("camera").unwrap().promised, Some((Some(900), false)));
+    assert_eq!(wire.sender.source(0).renumber(0), Push::Accepted);
+    wire.push(0, 1, b"more");
+    wire.pass_time(SECOND);
+    wire.cut();
+    wire.pass_time(2 * SECOND);
+    assert_eq!(wire.recorder.log("camera").unwrap().promised, Some((None, false)));
+    assert_eq!(wire.recorder.faults, [""; 0]);
+}

@@ -208,6 +208,10 @@ impl<'a> Bound<'a> {
         if plan.sources[source].waits() && plan.case.faults != Faults::NONE {
             return false;
         }
+        // Events wait for what has a front-end, whether or not they expect it.
+        if plan.sources[source].log.is_none() && !plan.expects(source, trigger) {
+            return false;
+        }
         let Some((sent, arrival, whole_ns)) = self.arrival(source, trigger) else { return false };
         let Some(&first_ns) = self.first_ns.get(&trigger) else { return false };
         let half_ns = self.timeout_ns / 2;
@@ -252,7 +256,9 @@ impl<'a> Bound<'a> {
     fn must_have_event(&self, trigger: u64) -> bool {
         let mut sources = self.outcome.plan.sources.iter().enumerate();
         sources.all(|(index, source)| {
-            source.role != SourceRole::Required || self.must_have(index, trigger)
+            source.role != SourceRole::Required
+                || !self.outcome.plan.expects(index, trigger)
+                || self.must_have(index, trigger)
         })
     }
 

@@ -55,6 +55,10 @@ fn follow(outcome: &Outcome, session: &Session) -> Result<(), String> {
     let mut before: Option<&Commanded> = None;
     for command in &session.commands {
         let &Commanded { life, number, kind, told_ns, answer } = command;
+        // Settings are set wherever it is.
+        if kind == CommandKind::SET {
+            continue;
+        }
         let last = before.filter(|before| before.life.0 == life.0);
         match last {
             None => (believed, own) = (BTreeSet::from([Stage::Free]), Stage::Free),
@@ -107,6 +111,7 @@ fn refusals<'a>(
 ) -> Result<(), String> {
     for &(began_ns, ended_ns, _) in life.control.starts.iter().filter(|start| start.2) {
         let told = commands.clone().filter(|one| (began_ns..=ended_ns).contains(&one.told_ns));
+        let told = told.filter(|one| one.kind != CommandKind::SET);
         let Some(last) = told.last() else { continue };
         if let Some((at_ns, false)) = last.answer
             && at_ns <= ended_ns

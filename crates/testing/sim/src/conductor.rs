@@ -14,6 +14,7 @@ use crate::fault::{Fault, Faults};
 use crate::plan::{BEGIN_NS, DURATION_NS, MS, S};
 use crate::recorder::Recorder;
 use crate::sessions::{self, SenderPlan};
+use crate::settings::AskedChange;
 
 /// What operators ask for, and when.
 pub type Requests = Vec<(u64, Command)>;
@@ -62,6 +63,10 @@ pub struct RunLog {
     pub starts: Vec<(u64, u64, bool)>,
     /// When the recorder was ordered to record.
     pub started_ns: Option<u64>,
+    /// The changes of settings that were asked for.
+    pub changes: Vec<AskedChange>,
+    /// What the run was told to be done of them: front-end, setting, value.
+    pub made: Vec<(String, String, String)>,
 }
 
 /// The control of a node.

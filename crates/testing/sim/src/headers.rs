@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use catchment_builder::SourceRole;
-
 use crate::detector::SentFragment;
 use crate::plan::{MS, S};
 use crate::recorder::Life;
@@ -56,23 +54,19 @@ pub fn check_samples(
     Ok(())
 }
 
-/// Checks a row's flags, and that its time is when the first of its fragments arrived. Nothing is
-/// known of fragments that may be forged; several `triggers` may fit empty fragments.
+/// Checks a row's flags, and that its time is when the first of its fragments arrived. It lacks a
+/// required source, or none. Nothing is known of fragments that may be forged; several `triggers`
+/// may fit empty fragments.
 ///
 /// # Errors
 /// The first check that failed.
 pub fn check_row(
     (outcome, life): (&Outcome, &Life),
-    row: &WalkedRow,
+    (row, is_incomplete): (&WalkedRow, bool),
     fragments: &[(usize, u64, Vec<SentFragment>)],
     triggers: &BTreeSet<u64>,
 ) -> Result<(), String> {
     let sources = &outcome.plan.sources;
-    let is_there = |source: usize| fragments.iter().any(|(one, ..)| *one == source);
-    let is_incomplete = sources
-        .iter()
-        .enumerate()
-        .any(|(index, source)| source.role == SourceRole::Required && !is_there(index));
     let reasons = (row.flags & REASONS).count_ones();
     let of_parts = fragments.iter().filter(|(source, ..)| sources[*source].in_parts).count();
     // Whole sub-events have a tag; the protocol of parts has none.

@@ -10,6 +10,7 @@
 //! | [`detector`] | what sources send, and what was sent |
 //! | [`arrivals`] | the parts of fragments that arrived, and when |
 //! | [`links`] | what channel links send |
+//! | [`groups`] | in which events sources take part, and who is expected |
 //! | [`sessions`] | front-ends that deliver sources over sessions |
 //! | [`naive`] | a sender written from the specification, which does odd things |
 //! | [`peer`] | a sender's end of a session, of either kind |
@@ -17,6 +18,7 @@
 //! | `skew` | front-ends whose sources share connections: what their order cost |
 //! | `strangers` | senders with keys of another kind, in place of front-ends that are away |
 //! | [`logs`] | what was put into the logs of sessions, and what was told of it |
+//! | [`settings`] | what front-ends are set to, and what was told of that |
 //! | [`conductor`] | run control, and what operators ask of it |
 //! | [`recorder`] | the agents and their wake-ups |
 //! | [`world`] | the run: clock, network, actions |
@@ -51,6 +53,7 @@ pub mod conductor;
 pub mod contents;
 pub mod detector;
 pub mod fault;
+pub mod groups;
 pub mod headers;
 pub mod links;
 pub mod logs;
@@ -67,6 +70,7 @@ mod resume;
 mod samples;
 pub mod schedule;
 pub mod sessions;
+pub mod settings;
 pub mod shrink;
 mod skew;
 pub mod stores;

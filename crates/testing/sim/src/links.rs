@@ -78,6 +78,7 @@ pub(crate) fn senders(case: &Case, links: &[LinkPlan], config: &RecorderConfig) 
             marks: false,
             reports: false,
             manners: None,
+            has_settings: false,
             skew: SkewPlan::default(),
             is_channels: true,
         }

@@ -16,6 +16,39 @@ pub struct Session {
     pub logs: Vec<Log>,
     /// What its sender was told to do, in order.
     pub commands: Vec<Commanded>,
+    /// What it was told to set, in order.
+    pub sets: Vec<Set>,
+}
+
+/// A setting that a sender was told to set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// By which run, and how many recorders of that had died.
+    pub life: (usize, u32),
+    /// The number of the command.
+    pub number: u64,
+    /// Its name.
+    pub name: String,
+    /// The value, as text.
+    pub value: String,
+    /// When it came.
+    pub told_ns: u64,
+    /// Whether its sender did it; none if it has not answered.
+    pub done: Option<bool>,
+    /// By log: items by then.
+    pub made: Vec<u64>,
+}
+
+impl Set {
+    /// Whether its sender has done it.
+    pub(crate) fn has_done(&self) -> bool {
+        self.done == Some(true)
+    }
+
+    /// Whether it has refused.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.done == Some(false)
+    }
 }
 
 /// A command that a sender was given.
@@ -50,6 +83,8 @@ pub struct Log {
     pub given_up: u64,
     /// Whether its sender keeps items until they are taken, and not until they are durable.
     pub is_released_taken: bool,
+    /// By sequence: what it has said of settings.
+    pub settings: BTreeMap<u64, String>,
 }
 
 /// One entry of a log.
@@ -109,8 +144,10 @@ impl Session {
             released: 0,
             given_up: 0,
             is_released_taken: release == Release::Taken,
+            settings: BTreeMap::new(),
         };
-        Self { number, logs: sources.iter().map(log).collect(), commands: Vec::new() }
+        let (logs, commands, sets) = (sources.iter().map(log).collect(), Vec::new(), Vec::new());
+        Self { number, logs, commands, sets }
     }
 
     /// Its sender is given a command, perhaps again.
@@ -142,6 +179,29 @@ impl Session {
         }
         self.commands.push(Commanded { life, number, kind, told_ns, answer: None });
         Ok(())
+    }
+
+    /// What it is told to set now, by a command of that number. Returns whether that is new.
+    pub(crate) fn told_to_set(
+        &mut self,
+        told_ns: u64,
+        life: (usize, u32),
+        (number, (name, value)): (u64, (String, String)),
+    ) -> bool {
+        let is_new = self.sets.last().is_none_or(|last| (last.life, last.number) != (life, number));
+        if is_new {
+            let (done, made) = (None, Vec::new());
+            self.sets.push(Set { life, number, name, value, told_ns, done, made });
+        }
+        is_new
+    }
+
+    /// Its sender answers what it was told to set, before it says so in its logs.
+    pub(crate) fn has_set(&mut self, number: u64, has_done: bool) -> Option<&Set> {
+        let made = self.logs.iter().map(Log::made).collect();
+        let last = self.sets.last_mut().filter(|last| last.number == number)?;
+        (last.done, last.made) = (Some(has_done), made);
+        Some(last)
     }
 
     /// Its sender answers a command.

@@ -4,7 +4,7 @@
 //! heartbeats anywhere, ranges that are joined and sent again, types that are to be skipped,
 //! fragments that are to be refused.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use catchment_fixtures::Random;
 use catchment_sender::{Action, Connection, RunCommand, Step};
@@ -13,17 +13,20 @@ use catchment_wire::event_link::{
 };
 use catchment_wire::session::{
     self as wire, Answer, AnswerKind, Attach, Bye, CONTROL, CONTROL_BYTES_MAX, Command, Control,
-    Encoder, Fields, Grant, GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Report,
-    Service, Text, Value, ValueKind, ValueType, parse,
+    Encoder, Fields, Grant, GrantAnswer, Hello, LogPing, Logs, Ping, Preamble, Release, Service,
+    Text, parse,
 };
 
 use self::log::{Log, What};
 use self::order::Order;
+use self::report::Said;
 use crate::plan::{MS, S};
 use crate::sessions::SkewPlan;
+use crate::settings;
 
 mod log;
 mod order;
+mod report;
 
 pub use self::log::LogConfig;
 
@@ -65,8 +68,10 @@ pub struct Naive {
     /// Whether it reports before each ping how many items its logs have; what it has reported
     /// before pings that are not answered, and before the last one that is.
     pub reports: bool,
-    unheard: VecDeque<(u64, Vec<u64>)>,
-    heard: Vec<u64>,
+    unheard: VecDeque<(u64, Said)>,
+    heard: Said,
+    /// What it is set to, by name.
+    pub settings: BTreeMap<String, String>,
     command: RunCommand,
     answer: Option<AnswerKind>,
     /// Where that has brought it, and in the run of which number.
@@ -112,6 +117,8 @@ impl Naive {
             released: 0,
             durable: 0,
             last_key: None,
+            promise: None,
+            is_unsaid: false,
         };
         Self {
             name: name.to_owned(),
@@ -141,7 +148,8 @@ impl Naive {
             marks_runs: false,
             reports: false,
             unheard: VecDeque::new(),
-            heard: vec![0; logs.len()],
+            heard: Said::default(),
+            settings: BTreeMap::new(),
             command: RunCommand { number: 0, kind: 0, run_number: 0, settings: Vec::new() },
             answer: None,
             at: (wire::Stage::None, 0),
@@ -150,15 +158,21 @@ impl Naive {
         }
     }
 
-    /// Puts a fragment into a log; false where there is no room.
-    pub fn push(&mut self, log: usize, key: u64, bytes: &[u8]) -> bool {
+    /// Puts a fragment into a log, with the groups that it names; false where there is no room.
+    pub fn push(&mut self, log: usize, (key, groups): (u64, u64), bytes: &[u8]) -> bool {
         let log = &mut self.logs[log];
         if log.held_bytes + bytes.len() as u64 > log.config.ring_bytes {
             return false;
         }
         log.last_key = Some(key);
-        log.add(1, What::Fragment { key, bytes: bytes.to_vec() });
+        log.add(1, What::Fragment { key, groups, bytes: bytes.to_vec() });
         true
+    }
+
+    /// Promises that no lower key of a log follows, and whether it is idle.
+    pub fn promise(&mut self, log: usize, key: u64, is_idle: bool) {
+        let log = &mut self.logs[log];
+        (log.promise, log.is_unsaid) = (Some((key, is_idle)), true);
     }
 
     /// Puts in a fragment that must be refused, if there can be one: with the key of the fragment
@@ -169,7 +183,7 @@ impl Naive {
         let Some(key) = log.last_key.and_then(|key| key.checked_sub(least)) else { return false };
         let longest = log.config.fragment_bytes_max;
         let bytes = if self.chance.chance(300) { longest + 1 } else { longest.min(50) };
-        log.add(1, What::Fragment { key, bytes: vec![9; bytes as usize] });
+        log.add(1, What::Fragment { key, groups: 0, bytes: vec![9; bytes as usize] });
         true
     }
 
@@ -201,7 +215,14 @@ impl Naive {
 
     /// How many items of a log its recorder must have heard of at least; none while it is away.
     pub fn reported(&self, log: usize) -> Option<u64> {
-        matches!(self.phase, Phase::Open).then(|| self.heard[log])
+        let heard = self.heard.made.get(log).copied().unwrap_or(0);
+        matches!(self.phase, Phase::Open).then_some(heard)
+    }
+
+    /// The settings that its recorder must have heard of; none while it is away.
+    pub fn heard_settings(&self) -> BTreeMap<String, String> {
+        let is_open = matches!(self.phase, Phase::Open);
+        if is_open { self.heard.settings.clone() } else { BTreeMap::new() }
     }
 
     /// How many data connections it has.
@@ -287,7 +308,7 @@ impl Naive {
         (self.has_preamble, self.received, self.welcome, self.granted) = (false, 0, None, 0);
         // Another recorder may have heard nothing.
         self.unheard.clear();
-        self.heard.fill(0);
+        self.heard = Said::default();
     }
 
     /// Takes what came on control.
@@ -351,8 +372,8 @@ impl Naive {
             }
             Control::Positions(positions, logs) => {
                 let is_answered = |(cookie, _): &mut (u64, _)| *cookie <= positions.cookie;
-                while let Some((_, made)) = self.unheard.pop_front_if(is_answered) {
-                    self.heard = made;
+                while let Some((_, said)) = self.unheard.pop_front_if(is_answered) {
+                    self.heard = said;
                 }
                 for one in logs.iter() {
                     let log = &mut self.logs[one.log as usize];
@@ -361,9 +382,10 @@ impl Naive {
                     log.release(if is_taken { one.taken } else { one.durable });
                 }
             }
-            Control::Command(command, ..) if command.number > self.command.number => {
+            Control::Command(command, values, text) if command.number > self.command.number => {
                 let &Command { number, kind, run_number, .. } = command;
-                let settings = Vec::new();
+                let setting = settings::of_command(kind, values.iter().next(), text);
+                let settings = setting.into_iter().collect();
                 self.command = RunCommand { number, kind, run_number, settings };
                 self.answer = None;
                 self.actions.push_back(Action::Command(self.command.clone()));
@@ -386,7 +408,13 @@ impl Naive {
             return;
         }
         self.answer = Some(answer);
-        if answer != AnswerKind::Refused {
+        let has_done = answer != AnswerKind::Refused;
+        if has_done && CommandKind(self.command.kind) == CommandKind::SET {
+            for (name, value) in &self.command.settings {
+                let text = format!("{name}={value}");
+                self.logs.iter_mut().for_each(|log| log.add(1, What::Setting(text.clone())));
+            }
+        } else if has_done {
             let stage = match CommandKind(self.command.kind) {
                 CommandKind::PREPARE => wire::Stage::Prepared,
                 CommandKind::START | CommandKind::CONTINUE => wire::Stage::Running,
@@ -435,6 +463,7 @@ impl Naive {
         let from = grant.next.saturating_sub(back);
         let at = log.items.iter().find(|item| item.end() > from);
         (log.next, log.part) = (at.map_or(log.made, |item| item.sequence), None);
+        log.is_unsaid = log.promise.is_some();
     }
 
     /// What a connection is to take next.
@@ -480,10 +509,11 @@ impl Naive {
         for (number, log) in (0..).zip(logs) {
             let mut service = [0; SourceLog::BYTES];
             let LogConfig { name, key_kind, key_bits, fragment_bytes_max, .. } = &log.config;
+            let reference = if log.config.is_reference { SourceLog::REFERENCE } else { 0 };
             SourceLog {
                 fragment_bytes_max: *fragment_bytes_max,
-                groups: 0,
-                flags: marks,
+                groups: log.config.groups,
+                flags: marks | reference,
                 key_kind: *key_kind,
                 key_bits: *key_bits,
                 presence: Presence::Configured,
@@ -527,28 +557,6 @@ impl Naive {
         });
     }
 
-    /// Reports how many items each log has, by the name that the clients give to that.
-    fn report(&mut self) {
-        let made: Vec<u64> = self.logs.iter().map(|log| log.made).collect();
-        let record = |(log, made): (u32, &u64)| Value {
-            kind: ValueKind::COUNTER,
-            value_type: ValueType::U64,
-            flags: 0,
-            log,
-            value: made.to_le_bytes(),
-            min: [0; 8],
-            max: [0; 8],
-            unit: Text::new("items").expect("a unit"),
-            name: Text::new("made").expect("a name"),
-        };
-        self.control.message(|out, number| {
-            let mut message = Encoder::begin(out, number, &Report {});
-            assert!((0..).zip(&made).map(record).all(|one| message.push(&one)), "they fit");
-            message.finish("", &[])
-        });
-        self.unheard.push_back((self.cookie, made));
-    }
-
     /// Makes the next message of a data connection.
     fn compose(&mut self, now_ns: u64, number: u16) {
         let Self { logs, data, orders, chance, body_bytes_max, .. } = self;
@@ -557,6 +565,13 @@ impl Naive {
             return;
         }
         let own = |log: &Log| log.connection == number;
+        // What others on the connection may send depends on it.
+        let is_new = |log: &Log| own(log) && log.has_news();
+        if logs.iter().any(is_new) {
+            of.heartbeat(logs.iter_mut().enumerate().filter(|(_, log)| is_new(log)));
+            of.message_ns = now_ns;
+            return;
+        }
         let mut unsent: Vec<usize> =
             (0..logs.len()).filter(|&at| own(&logs[at]) && logs[at].next < logs[at].made).collect();
         let keeps = self.skew.is_kept && logs.iter().filter(|log| own(log)).count() > 1;
@@ -576,19 +591,8 @@ impl Naive {
                 logs[log].compose((log as u32, *body_bytes_max, keeps), of, chance);
             }
             _ => {
-                let records = logs.iter().enumerate().filter(|(_, log)| own(log));
-                let records: Vec<Heartbeat> = records
-                    .filter(|(_, log)| log.part.is_none() && chance.chance(500))
-                    .map(|(log, of)| {
-                        let sequence = of.next;
-                        Heartbeat { log: log as u32, flags: 0, sequence, low_water: 0 }
-                    })
-                    .collect();
-                of.message(|out, number| {
-                    let mut message = Encoder::begin(out, number, &Heartbeats {});
-                    assert!(records.iter().all(|record| message.push(record)), "they fit");
-                    message.finish("", &[])
-                });
+                let records = logs.iter_mut().enumerate().filter(|(_, log)| own(log));
+                of.heartbeat(records.filter(|(_, log)| log.part.is_none() && chance.chance(500)));
             }
         }
         of.message_ns = now_ns;
@@ -607,6 +611,16 @@ impl Outgoing {
         let bytes = encode(&mut out, self.messages);
         self.messages += 1;
         self.bytes.extend(&out[..bytes]);
+    }
+
+    /// Appends a heartbeat with what these logs say.
+    fn heartbeat<'a>(&mut self, logs: impl Iterator<Item = (usize, &'a mut Log)>) {
+        let records: Vec<Heartbeat> = logs.map(|(log, of)| of.heartbeat(log as u32)).collect();
+        self.message(|out, number| {
+            let mut message = Encoder::begin(out, number, &Heartbeats {});
+            assert!(records.iter().all(|record| message.push(record)), "they fit");
+            message.finish("", &[])
+        });
     }
 
     /// Appends a message of a type that is to be skipped.

@@ -5,6 +5,7 @@
 //! readers) are compared with that, never trusted.
 
 mod totals;
+mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +20,13 @@ use crate::commands;
 use crate::contents;
 use crate::detector::{SentBySource, SentFragment};
 use crate::fault::{Fault, Faults, HARMLESS};
-use crate::links::ChannelPlan;
+use crate::groups;
 use crate::plan::{MS, Selected, SourcePlan};
 use crate::positions;
 use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::resume;
+use crate::settings;
 use crate::skew;
 use crate::trends;
 use crate::verdict;
@@ -46,6 +48,7 @@ pub fn check(outcome: &Outcome) -> Result<u64, String> {
     let mut required = 0;
     positions::check_told(outcome)?;
     commands::check(outcome)?;
+    settings::check(outcome)?;
     let is_well = !outcome.lives.iter().any(Life::has_faulted);
     if outcome.plan.case.faults == Faults::NONE && is_well {
         positions::check_whole(outcome)?;
@@ -61,6 +64,7 @@ pub fn check(outcome: &Outcome) -> Result<u64, String> {
             required += check.run().map_err(named)?;
         }
         let of_run = of_run(outcome, life).and_then(|()| skew::check(outcome, life));
+        let of_run = of_run.and_then(|()| groups::check(outcome, life));
         of_run.map_err(|why| format!("recorder {number}: {why}"))?;
     }
     Ok(required)
@@ -406,8 +410,12 @@ impl<'a> Check<'a> {
             return Err(format!("cannot be read: {damage}"));
         }
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
-            let entries =
-                [Entry::FragmentsRecorded, Entry::FragmentBytesRecorded, Entry::FragmentsMissing];
+            let entries = [
+                Entry::FragmentsRecorded,
+                Entry::FragmentBytesRecorded,
+                Entry::FragmentsMissing,
+                Entry::FragmentsNotExpected,
+            ];
             for (entry, found) in entries.into_iter().zip(self.recorded.counts[source]) {
                 if ledger[entry] != found {
                     let counted = ledger[entry];
@@ -480,12 +488,19 @@ impl<'a> Check<'a> {
         let too_large = self.ledger.total()[Entry::FragmentsDiscardedTooLarge];
         // Counts of events are those since the last death.
         let mut expected = (too_large == 0 && self.life.deaths == 0).then_some(events);
+        // Only rows in files say who was not expected in them.
+        let out = [Entry::FragmentsDiscardedDisk, Entry::FragmentsNotTaken];
+        let are_all_there = out.map(|entry| self.ledger.total()[entry]) == [0; 2] && too_large == 0;
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
             if !self.is_required(source) {
                 continue;
             }
+            if self.outcome.plan.sources[source].part.groups > 0 && !are_all_there {
+                continue;
+            }
             let placed = [
                 Entry::FragmentsRecorded,
+                Entry::FragmentsNotExpected,
                 Entry::FragmentsNotTaken,
                 Entry::FragmentsDiscardedDisk,
                 Entry::FragmentsDiscardedTooLarge,
@@ -565,6 +580,7 @@ impl<'a> Check<'a> {
                     let is_paused = self.life.was_paused && !recorded.contains(&trigger);
                     if is_inside
                         && !is_paused
+                        && self.outcome.plan.expects(source, trigger)
                         && !fragments[source].contains_key(&trigger)
                         && !self.is_jumped(trigger)
                     {
@@ -606,62 +622,6 @@ impl<'a> Check<'a> {
             return Some(format!("samples of channel {channel} of link {link} are missing"));
         }
         None
-    }
-
-    /// Whether all sent samples are in the files.
-    fn are_all_samples_recorded(&self) -> bool {
-        let plan = &self.outcome.plan;
-        let links = plan.links.iter().enumerate();
-        let mut links = links.filter(|(link, _)| self.selected.channels[*link].contains(&true));
-        links.all(|(link, of_link)| {
-            let slices = &self.outcome.sent.sources[plan.sources.len() + link].slices;
-            let whole = (crate::plan::DURATION_NS / of_link.slice_ns).min(plan.events);
-            let has_all = |(channel, of_channel): (usize, &ChannelPlan)| {
-                let samples = |&slice: &u64| of_channel.samples_of(slice, of_link.slice_ns);
-                let mut sent = slices.iter().map(samples);
-                sent.all(|sent| self.recorded.has_samples((link, channel), &sent))
-            };
-            // A late part without samples is a loss, too.
-            let recorded = self.ledger.sources[plan.sources.len() + link][Entry::FragmentsRecorded];
-            let parts = slices.len() * of_link.channels.len();
-            recorded >= parts as u64
-                && slices.len() as u64 == whole
-                && of_link
-                    .channels
-                    .iter()
-                    .enumerate()
-                    .filter(|(channel, _)| self.selected.channels[link][*channel])
-                    .all(has_all)
-        })
-    }
-
-    /// Whether all expected data are in the files: everything sent, except events that are missing
-    /// entirely because the run was paused.
-    fn is_all_recorded(&self) -> bool {
-        let faults = self.outcome.plan.case.faults;
-        let is_paused = faults.has(Fault::Pause) || self.outcome.plan.control.is_some();
-        // Whole events are missing for no other reason.
-        use Fault::{Commands, Duplicate, Pause, Refuse, Reorder, Starve};
-        let lose_none = [Pause, Reorder, Duplicate, Starve, Refuse, Commands];
-        let has_stepped = !self.outcome.plan.links.is_empty() && faults.has(Fault::Clock);
-        if self.outcome.lives.len() > 1
-            || has_stepped
-            || !self.are_all_samples_recorded()
-            || is_paused && !faults.iter().all(|fault| lose_none.contains(&fault))
-        {
-            return false;
-        }
-        let recorded = &self.recorded.fragments[..self.outcome.plan.sources.len()];
-        let any: BTreeSet<u64> = recorded.iter().flat_map(BTreeMap::keys).copied().collect();
-        let events = if is_paused { any.len() as u64 } else { self.outcome.plan.events };
-        let mut selected =
-            recorded.iter().enumerate().filter(|(one, _)| self.selected.sources[*one]);
-        selected.all(|(source, recorded)| {
-            let sent = &self.outcome.sent.sources[source].fragments;
-            let is_wanted = |one: &&SentFragment| !is_paused || any.contains(&one.trigger);
-            let sent = sent.iter().filter(is_wanted).count();
-            recorded.len() == sent && (sent as u64 == events || !self.is_required(source))
-        })
     }
 }
 

@@ -1,14 +1,18 @@
 //! A sender's end of a session: that of the clients, or the naive one.
 
+use std::collections::BTreeMap;
+
 use catchment_fixtures::Random;
 use catchment_sender::{
-    Connection, Fragment, Push, PushError, SenderSession, SenderState, Slices, Step,
+    Connection, Fragment, Push, PushError, Reading, SenderSession, SenderState, Setting, Slices,
+    Step,
 };
 use catchment_wire::event_link::AbandonReason;
 use catchment_wire::session::AnswerKind;
 
 use crate::logs::ItemKind;
 use crate::naive::Naive;
+use crate::settings;
 
 /// A sender's end of a session.
 pub enum Peer {
@@ -41,19 +45,28 @@ pub struct Status {
 }
 
 impl Peer {
-    /// Puts a fragment into a log.
+    /// Puts a fragment into a log, with its key and the groups that it names.
     ///
     /// # Errors
     /// A fragment that must not be refused.
-    pub fn push(&mut self, log: usize, key: u64, bytes: &[u8]) -> Result<Put, PushError> {
+    pub fn push(
+        &mut self,
+        log: usize,
+        (key, groups): (u64, u64),
+        bytes: &[u8],
+    ) -> Result<Put, PushError> {
         match self {
-            Self::Client(session) => match session.push(log as u32, Fragment::new(key, bytes)) {
-                // The recorder has granted less, for want of memory.
-                Err(PushError::TooLong { .. }) => Ok(Put::Refused),
-                pushed => pushed.map(put),
-            },
+            Self::Client(session) => {
+                let fragment = Fragment { groups, ..Fragment::new(key, bytes) };
+                match session.push(log as u32, fragment) {
+                    // The recorder has granted less, for want of memory.
+                    Err(PushError::TooLong { .. }) => Ok(Put::Refused),
+                    pushed => pushed.map(put),
+                }
+            }
             Self::Naive(naive) => {
-                Ok(if naive.push(log, key, bytes) { Put::Done } else { Put::Full })
+                let is_put = naive.push(log, (key, groups), bytes);
+                Ok(if is_put { Put::Done } else { Put::Full })
             }
         }
     }
@@ -89,11 +102,11 @@ impl Peer {
         }
     }
 
-    /// Promises that no lower key of a log follows, and whether it is idle. The naive one has no
-    /// words for that.
+    /// Promises that no lower key of a log follows, and whether it is idle.
     pub fn promise(&mut self, log: usize, key: u64, is_idle: bool) {
-        if let Self::Client(session) = self {
-            session.source(log as u32).low_water(Some(key), is_idle);
+        match self {
+            Self::Client(session) => session.source(log as u32).low_water(Some(key), is_idle),
+            Self::Naive(naive) => naive.promise(log, key, is_idle),
         }
     }
 
@@ -125,6 +138,42 @@ impl Peer {
                 Some((1, ItemKind::Mark))
             }
             Self::Naive(naive) => naive.fault(log).then_some((1, ItemKind::ContentFault)),
+        }
+    }
+
+    /// Reports what a setting is.
+    pub fn report_setting(&mut self, name: &str, value: &str) {
+        match self {
+            Self::Client(session) => {
+                let value = match value.parse() {
+                    Ok(number) if name == settings::NUMBER => Reading::I64(number),
+                    _ => Reading::Text(value.to_owned()),
+                };
+                let setting =
+                    Setting { value, unit: String::new(), bounds: None, is_writable: true };
+                session.reports().setting(name, setting).expect("it fits");
+            }
+            Self::Naive(naive) => {
+                naive.settings.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+
+    /// What a client has a setting to be.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        let Self::Client(session) = self else { return None };
+        match session.reports().reading(name)? {
+            Reading::Text(text) => Some(text),
+            Reading::I64(number) => Some(number.to_string()),
+            other => Some(format!("{other:?}")),
+        }
+    }
+
+    /// The settings that its recorder must have heard of at least.
+    pub fn heard_settings(&self) -> BTreeMap<String, String> {
+        match self {
+            Self::Client(_) => BTreeMap::new(),
+            Self::Naive(naive) => naive.heard_settings(),
         }
     }
 

@@ -20,8 +20,10 @@ use catchment_wire::session::Release;
 use crate::case::Case;
 use crate::conductor::{self, Requests};
 use crate::fault::{Fault, Faults};
+use crate::groups::{self, Part};
 use crate::links::{self, ChannelPlan, LinkPlan};
 use crate::sessions::{self, LogPlan, SenderPlan};
+use crate::settings::{self, Change};
 
 /// A millisecond in nanoseconds.
 pub const MS: u64 = 1_000_000;
@@ -49,6 +51,8 @@ pub struct SourcePlan {
     pub lag_ns: u64,
     /// Whether events wait for it.
     pub role: SourceRole,
+    /// In which events it has a fragment.
+    pub part: Part,
 }
 
 impl SourcePlan {
@@ -130,6 +134,8 @@ pub struct Plan {
     pub queue_packets: usize,
     /// What operators ask for, if there is run control.
     pub control: Option<Requests>,
+    /// What operators set front-ends to.
+    pub changes: Vec<Change>,
     /// Whether the run begins between two events.
     pub begins_paused: bool,
     /// Whether a recorder goes on with the run of one that died.
@@ -182,6 +188,7 @@ impl Plan {
             (false, false) => 30 + chance.below(400),
         };
         let interval_ns = DURATION_NS / events;
+        groups::draw(&case, &mut sources, (events, interval_ns));
         let events = events.min(case.events_max);
         // Numbers that wrap during the run, and others.
         let first_number = match chance.index(3) {
@@ -202,6 +209,7 @@ impl Plan {
         select(&case, &mut config);
         let goes_on = goes_on(&case, &senders, &config);
         let control = conductor::draw(&case, &mut senders);
+        let changes = settings::draw(&case, &mut senders);
         senders.extend(links::senders(&case, &links, &config));
         // Until it is started.
         let begins_paused = begins_paused || control.is_some();
@@ -218,6 +226,7 @@ impl Plan {
             second_disk,
             queue_packets,
             control,
+            changes,
             begins_paused,
             goes_on,
             config,
@@ -339,6 +348,7 @@ fn source(chance: &mut Random, parts_per_thousand: u64) -> SourcePlan {
             SourceRole::Required,
             SourceRole::Optional,
         ][chance.index(4)],
+        part: Part::default(),
     }
 }
 
@@ -600,8 +610,9 @@ fn config(
 ) -> RecorderConfig {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let source = |(index, plan): (usize, &SourcePlan)| {
-        let config =
-            SourceConfig { role: plan.role, ..SourceConfig::new(format!("s{index}"), address) };
+        let (role, expected_in) = (plan.role, plan.part.configured());
+        let config = SourceConfig::new(format!("s{index}"), address);
+        let config = SourceConfig { role, expected_in, ..config };
         if let Some(LogPlan { sender, log, .. }) = plan.log {
             let sender = &senders[sender];
             return SourceConfig {

@@ -415,6 +415,11 @@ pub(crate) fn check_edges(outcome: &Outcome, ledger: &Ledger) -> Result<(), Stri
         return Ok(());
     }
     for (source, ledger) in ledger.sources.iter().enumerate() {
+        let part = plan.sources.get(source).map(|source| source.part.clone()).unwrap_or_default();
+        // Those that are not expected in all events move no edge.
+        if part.groups > 0 {
+            continue;
+        }
         let missing = ledger[Entry::FragmentsMissing] + ledger[Entry::FragmentsMissingUnrecorded];
         let dropped = [
             Entry::FragmentsAbandoned,
@@ -423,6 +428,7 @@ pub(crate) fn check_edges(outcome: &Outcome, ledger: &Ledger) -> Result<(), Stri
             Entry::FragmentsDiscardedIncomplete,
         ];
         let dropped: u64 = dropped.into_iter().map(|entry| ledger[entry]).sum();
+        let dropped = dropped + part.idle.end.min(plan.events).saturating_sub(part.idle.start);
         if missing > dropped {
             return Err(format!(
                 "source {source}: {missing} fragments are missing within the run's edges, \

@@ -173,7 +173,7 @@ fn same_fragments(
     let columns = columns.collect::<Result<BTreeMap<_, _>, StorageError>>();
     let columns = columns.map_err(|error| error.to_string())?;
     let mut wrong = None;
-    file.fragments(frame, |WalkedFragment { key, row, source, bytes }| {
+    file.fragments(frame, |WalkedFragment { key, row, source, bytes, .. }| {
         if events.keys().get(row) != Some(&key) || columns[&source].fragment(row) != bytes {
             wrong
                 .get_or_insert(format!("event {key}: another fragment of source {source} is read"));

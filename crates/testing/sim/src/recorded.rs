@@ -9,6 +9,7 @@ use catchment_ports::StoreFault;
 
 use crate::detector::SentFragment;
 use crate::fault::Fault;
+use crate::groups;
 use crate::headers;
 use crate::links;
 use crate::recorder::Life;
@@ -20,8 +21,8 @@ use crate::world::Outcome;
 pub struct Recorded {
     /// By source: how often each trigger's fragment is present.
     pub fragments: Vec<BTreeMap<u64, u64>>,
-    /// By source: fragments, their bytes, rows without one.
-    pub counts: Vec<[u64; 3]>,
+    /// By source: fragments, their bytes, rows that lack one, and rows that need none.
+    pub counts: Vec<[u64; 4]>,
     /// Rows.
     pub rows: u64,
     /// By link and channel: the numbers of the samples, in ranges that follow each other.
@@ -47,7 +48,7 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     let count = outcome.plan.endpoints();
     let mut recorded = Recorded {
         fragments: vec![BTreeMap::new(); count],
-        counts: vec![[0; 3]; count],
+        counts: vec![[0; 4]; count],
         ..Recorded::default()
     };
     let is_frames = |path: &Path| path.extension().is_some_and(|extension| extension == "catch");
@@ -228,9 +229,18 @@ fn read_rows(
     let mut held: BTreeMap<usize, usize> = BTreeMap::new();
     let mut wrong = None;
     let number_mask = (1 << outcome.plan.number_bits()) - 1;
-    file.fragments(frame, |WalkedFragment { key, row, source, bytes }| {
+    // Those that lack a required source, and the sources that are not expected.
+    let (mut lacking, mut unexpected) = (BTreeSet::new(), BTreeSet::new());
+    file.fragments(frame, |WalkedFragment { key, row, source, bytes, is_expected }| {
+        if !is_expected {
+            unexpected.insert((row, source));
+        }
         let Some(bytes) = bytes else {
-            recorded.counts[source][2] += u64::from(file.required[source]);
+            let is_missing = is_expected && file.required[source];
+            recorded.counts[source][2] += u64::from(is_missing);
+            let is_needless = !is_expected || outcome.plan.is_sparse(source);
+            recorded.counts[source][3] += u64::from(is_needless);
+            lacking.extend(is_missing.then_some(row));
             return;
         };
         *held.entry(row).or_insert(0) += 1;
@@ -272,6 +282,10 @@ fn read_rows(
     for (row, fragments) in rows {
         let triggers = one_event(outcome, &fragments, recorded)?;
         let is_known = held.get(&row) == Some(&fragments.len());
+        if said.is_some() && !may_mix {
+            let unexpected = unexpected.range((row, 0)..(row + 1, 0)).map(|(_, source)| *source);
+            groups::check_row(outcome, file, (&fragments, &triggers), &unexpected.collect())?;
+        }
         // What was sent again arrived twice.
         if let Some(said) = &said
             && is_known
@@ -280,7 +294,8 @@ fn read_rows(
             && !may_mix
             && !fragments.iter().any(may_be_forged)
         {
-            headers::check_row((outcome, life), &said[row], &fragments, &triggers)?;
+            let row = (&said[row], lacking.contains(&row));
+            headers::check_row((outcome, life), row, &fragments, &triggers)?;
         }
     }
     Ok(())
@@ -336,8 +351,12 @@ pub(crate) fn disk_lied(life: &Life) -> bool {
 }
 
 /// Entries that describe frames.
-const OF_FRAMES: [Entry; 3] =
-    [Entry::FragmentsBadSender, Entry::FragmentsBadTag, Entry::BytesCompressionLowered];
+const OF_FRAMES: [Entry; 4] = [
+    Entry::FragmentsNotExpected,
+    Entry::FragmentsBadSender,
+    Entry::FragmentsBadTag,
+    Entry::BytesCompressionLowered,
+];
 
 /// Lists the files and their frames, and each recorder's final statements about itself.
 pub fn files(outcome: &Outcome) -> String {

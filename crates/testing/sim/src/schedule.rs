@@ -22,6 +22,13 @@ pub enum Action {
         /// The event.
         trigger: u64,
     },
+    /// A front-end's source has nothing of an event.
+    PassOver {
+        /// The source.
+        source: usize,
+        /// The event.
+        trigger: u64,
+    },
     /// A source sends its incomplete packet.
     Flush(usize),
     /// A source restarts its numbers with that event.
@@ -61,6 +68,15 @@ pub enum Action {
     Pause(bool),
     /// An operator asks for a command.
     Request(Command),
+    /// An operator asks for a change of a setting, by its number.
+    Change(usize),
+    /// Its operator looks what became of a change.
+    Outcome {
+        /// The recorder that was asked.
+        life: usize,
+        /// Its place among those that it was asked for.
+        place: usize,
+    },
     /// Run control does what is due.
     Conduct,
     /// The verdict on a life's run is looked at.
@@ -197,7 +213,10 @@ impl Schedule {
                 }
                 was_dead = is_dead;
                 if !is_dead && !habits.silent.has(trigger) {
-                    actions.push((ns, Action::Trigger { source, trigger }));
+                    actions.push(match plan.takes_part(source, trigger) {
+                        true => (ns, Action::Trigger { source, trigger }),
+                        false => (ns, Action::PassOver { source, trigger }),
+                    });
                     last_ns = last_ns.max(ns);
                 }
             }
@@ -219,6 +238,8 @@ impl Schedule {
         let troubles = wires::troubles(plan, stop_ns).into_iter();
         actions.extend(troubles.map(|(ns, sender, what)| (ns, Action::Trouble(sender, what))));
         actions.extend(requests(plan));
+        let changes = plan.changes.iter().enumerate();
+        actions.extend(changes.map(|(index, one)| (one.at_ns, Action::Change(index))));
         actions.push((stop_ns, Action::Stop));
         disturb(plan, stop_ns, &mut actions);
         // In order of time; equal times keep the order in which they were made.

@@ -6,18 +6,22 @@ use std::net::SocketAddr;
 use catchment_builder::SourceRole;
 use catchment_fixtures::Random;
 use catchment_recorder::{FrontEnd as Shown, Report, Scalar};
-use catchment_sender::{SenderConfig, SenderSession, SourceConfig};
+use catchment_sender::{RunCommand, SenderConfig, SenderSession, SourceConfig};
 use catchment_wire::channel_link::PACKET_BYTES_MAX;
 use catchment_wire::event_link::{CommandKind, KeyKind};
 use catchment_wire::session::{AnswerKind, Release, Service};
 
 use crate::case::Case;
 use crate::detector::{Packet, SentFragment};
-use crate::fault::Fault;
+use crate::fault::{Fault, Faults};
+use crate::groups::{self, Part};
 use crate::logs::{ItemKind, Session};
 use crate::naive::{LogConfig, Naive};
 use crate::peer::{Peer, Put, Status};
 use crate::plan::{MS, PART_FRAGMENT_BYTES_MAX, S, SourcePlan, number_bits};
+use crate::settings::{Settings, is_bad};
+
+mod settings;
 
 /// A front-end.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub struct SenderPlan {
     pub reports: bool,
     /// What it does with commands; none: it is given none, or its client agrees to all.
     pub manners: Option<Manners>,
+    /// Whether it has settings, and reports them.
+    pub has_settings: bool,
     /// How it orders the sources that share a connection.
     pub skew: SkewPlan,
     /// Whether it delivers a link, and no sources of events.
@@ -77,7 +83,7 @@ pub struct Manners {
     pub refused: u64,
     /// It does it after a while, and does not always say that it is at work.
     pub late: u64,
-    /// It dies while it prepares.
+    /// It dies while it prepares, or sets something.
     pub dying: u64,
 }
 
@@ -162,6 +168,7 @@ pub fn draw(case: &Case) -> Drawn {
             batch: 1,
             lag_ns: if is_wide { skews.below(2) * skews.below(20 * MS) } else { 0 },
             role: if chance.below(4) == 0 { SourceRole::Optional } else { SourceRole::Required },
+            part: Part::default(),
         }));
         let small = payload_bytes_max + (64 << 10);
         let ring_bytes = match case.faults.has(Fault::SmallRing) {
@@ -182,6 +189,7 @@ pub fn draw(case: &Case) -> Drawn {
             marks: marks.chance(800),
             reports: reports.chance(500),
             manners: None,
+            has_settings: false,
             skew,
             is_channels: false,
         });
@@ -242,6 +250,8 @@ impl SenderPlan {
             fragment_bytes_max: sources[source].payload_bytes_max.max(1),
             key_kind: sources[source].log.map_or(KeyKind::Number, |log| log.key_kind),
             key_bits: sources[source].log.map_or(64, |log| log.key_bits),
+            groups: sources[source].part.said(),
+            is_reference: sources[source].part.is_reference,
             buffer_bytes,
             marks: self.marks,
             ..SourceConfig::default()
@@ -274,6 +284,15 @@ pub struct FrontEnd {
     at_work: Option<(u64, u64, Reaction)>,
     /// Keys of fragments that it dropped and said so, with their logs.
     pub abandoned: Vec<(usize, u64)>,
+    pub(crate) settings: Settings,
+    /// Of the run: what key messages name follows from it.
+    seed: u64,
+    /// Whether something waited for room.
+    pub was_full: bool,
+    /// Whether nothing goes wrong.
+    is_prompt: bool,
+    /// When its recorder last let it in.
+    welcome_ns: u64,
     chance: Random,
     /// What its recorders must not have said, or it must not have said itself.
     pub wrong: Option<String>,
@@ -288,10 +307,12 @@ pub enum Reaction {
     Die,
 }
 
-/// Something that goes into a log when there is room.
+/// Something that goes into a log when there is room; or a promise that no lower key follows what
+/// is before it, and whether its source is idle.
 #[derive(Clone, Debug)]
 enum Waiting {
     Fragment { fragment: SentFragment, key: u64, bytes: Vec<u8> },
+    Promise(u64, bool),
     Renumber(u64),
     Packet { slice: u64, part: usize, bytes: Vec<u8> },
 }
@@ -300,11 +321,15 @@ enum Waiting {
 pub type Made = (usize, SentFragment, Vec<u8>);
 
 impl FrontEnd {
-    /// The front-end of a plan.
-    pub fn new(plan: &SenderPlan, sources: &[SourcePlan], mut chance: Random) -> Self {
+    /// The front-end of a plan, in a run of that seed.
+    pub fn new(
+        plan: &SenderPlan,
+        sources: &[SourcePlan],
+        (case, mut chance): (&Case, Random),
+    ) -> Self {
         let config = plan.config(sources);
         let number = chance.next_u64() | 1;
-        Self {
+        let mut front_end = Self {
             plan: plan.clone(),
             peer: peer(plan, &config, number, &mut chance),
             config,
@@ -312,9 +337,16 @@ impl FrontEnd {
             waiting: vec![VecDeque::new(); plan.sources.len()],
             at_work: None,
             abandoned: Vec::new(),
+            settings: Settings::default(),
+            seed: case.seed,
+            was_full: false,
+            is_prompt: case.faults == Faults::NONE,
+            welcome_ns: 0,
             chance,
             wrong: None,
-        }
+        };
+        front_end.begin_settings();
+        front_end
     }
 
     /// Its memory is gone, and it begins again.
@@ -325,21 +357,31 @@ impl FrontEnd {
         self.sessions.push(Session::new(number, &self.plan.sources, self.plan.release));
         self.waiting.iter_mut().for_each(VecDeque::clear);
         self.at_work = None;
+        self.begin_settings();
     }
 
     /// Takes a command. What it does about it follows ([`FrontEnd::react`]).
-    pub fn take_command(&mut self, now_ns: u64, number: u64, kind: CommandKind) {
+    pub fn take_command(&mut self, now_ns: u64, command: &RunCommand) {
+        let (number, kind) = (command.number, CommandKind(command.kind));
+        let is_set = kind == CommandKind::SET;
+        if is_set && let Some((name, value)) = self.settings.change(now_ns, &mut self.chance) {
+            self.peer.report_setting(name, &value);
+        }
+        let must_refuse = is_set && command.settings.iter().any(|(_, value)| is_bad(value));
         let manners = self.plan.manners.unwrap_or_default();
         let drawn = self.chance.below(1_000);
+        let may_die = is_set || kind == CommandKind::PREPARE;
         let late = manners.refused + manners.late;
         let done = match kind {
             CommandKind::PREPARE => AnswerKind::Agreed,
             _ => AnswerKind::Done,
         };
         let (within_ns, reaction) = match drawn {
-            _ if drawn < manners.refused => (50 * MS, Reaction::Answer(AnswerKind::Refused)),
+            _ if drawn < manners.refused || must_refuse => {
+                (50 * MS, Reaction::Answer(AnswerKind::Refused))
+            }
             _ if drawn < late => (5 * S, Reaction::Answer(done)),
-            _ if drawn < late + manners.dying && kind == CommandKind::PREPARE => (S, Reaction::Die),
+            _ if drawn < late + manners.dying && may_die => (S, Reaction::Die),
             _ => (50 * MS, Reaction::Answer(done)),
         };
         self.at_work = Some((now_ns + self.chance.below(within_ns), number, reaction));
@@ -351,6 +393,7 @@ impl FrontEnd {
         if let Reaction::Answer(answer) = reaction {
             let has_done = answer != AnswerKind::Refused;
             self.session().answered(now_ns, number, has_done);
+            self.set(now_ns, number, has_done);
             self.peer.answer(number, answer);
             self.note_marks();
         }
@@ -400,6 +443,12 @@ impl FrontEnd {
         self.waiting[log].push_back(Waiting::Fragment { fragment, key, bytes });
     }
 
+    /// Has nothing of a source's events below that key any more, once what waits is in its log; and
+    /// perhaps nothing for long.
+    pub fn pass_over(&mut self, log: usize, key: u64, is_idle: bool) {
+        self.waiting[log].push_back(Waiting::Promise(key, is_idle));
+    }
+
     /// Numbers of a source begin again.
     pub fn renumber(&mut self, log: usize, key: u64) {
         self.waiting[log].push_back(Waiting::Renumber(key));
@@ -431,6 +480,7 @@ impl FrontEnd {
             while let Some(first) = self.waiting[log].pop_front() {
                 match self.put(log, &first, index) {
                     Put::Full => {
+                        self.was_full = true;
                         self.waiting[log].push_front(first);
                         break;
                     }
@@ -457,6 +507,10 @@ impl FrontEnd {
                 }
                 put
             }
+            Waiting::Promise(key, is_idle) => {
+                self.peer.promise(log, key, is_idle);
+                Put::Done
+            }
             Waiting::Renumber(key) => {
                 let put = self.peer.renumber(log, key);
                 if put == Put::Done {
@@ -464,22 +518,28 @@ impl FrontEnd {
                 }
                 put
             }
-            Waiting::Fragment { key, ref bytes, .. } => match self.peer.push(log, key, bytes) {
-                Ok(Put::Done) => {
-                    self.session().logs[log].add(1, ItemKind::Fragment(index));
-                    self.add_other(log, key);
-                    Put::Done
+            Waiting::Fragment { fragment, key, ref bytes } => {
+                let groups = match self.config.sources[log].is_reference {
+                    true => groups::named(self.seed, fragment.trigger),
+                    false => 0,
+                };
+                match self.peer.push(log, (key, groups), bytes) {
+                    Ok(Put::Done) => {
+                        self.session().logs[log].add(1, ItemKind::Fragment(index));
+                        self.add_other(log, key);
+                        Put::Done
+                    }
+                    Ok(Put::Full) if !self.plan.abandons => Put::Full,
+                    Ok(_) => {
+                        self.abandon(log, key);
+                        Put::Refused
+                    }
+                    Err(error) => {
+                        self.blame(|| format!("it refuses a fragment: {error}"));
+                        Put::Refused
+                    }
                 }
-                Ok(Put::Full) if !self.plan.abandons => Put::Full,
-                Ok(_) => {
-                    self.abandon(log, key);
-                    Put::Refused
-                }
-                Err(error) => {
-                    self.blame(|| format!("it refuses a fragment: {error}"));
-                    Put::Refused
-                }
-            },
+            }
         }
     }
 
@@ -502,8 +562,9 @@ impl FrontEnd {
     }
 
     /// What is shown of it is what it has reported in this session.
-    pub fn check_reports(&mut self, shown: &BTreeMap<String, Shown>) {
+    pub fn check_reports(&mut self, now_ns: u64, shown: &BTreeMap<String, Shown>) {
         let Some(shown) = shown.get(&self.plan.name) else { return };
+        self.check_settings(now_ns, shown);
         for log in 0..self.plan.sources.len() {
             let Some(least) = self.peer.reported(log) else { return };
             let most = self.peer.status(log).made;
@@ -553,6 +614,7 @@ impl FrontEnd {
             let expected = Status { made, durable, released };
             (status != expected).then(|| format!("log {number}: {status:?}, expected {expected:?}"))
         });
+        let wrong = wrong.or_else(|| self.wrong_setting());
         if let Some(wrong) = wrong {
             self.blame(|| wrong);
         }
@@ -585,6 +647,8 @@ fn logs(config: &SenderConfig) -> Vec<LogConfig> {
         key_kind: source.key_kind,
         key_bits: source.key_bits,
         fragment_bytes_max: source.fragment_bytes_max,
+        groups: source.groups,
+        is_reference: source.is_reference,
         ring_bytes: config.ring_bytes(source),
     };
     config.sources.iter().map(log).collect()

@@ -33,6 +33,7 @@ use crate::case::Case;
 use crate::conductor;
 use crate::detector::Packet;
 use crate::fault::{Fault, Faults};
+use crate::groups::Part;
 use crate::plan::{self, BEGIN_NS, MS, Plan, S, SourcePlan};
 use crate::recorder::{Life, Recorder};
 use crate::{Fragments, caught};
@@ -464,7 +465,8 @@ fn range(settings: &TrainSettings, packet: u64) -> Range<u64> {
 fn plan(case: &Case, settings: &[TrainSettings], timeout_ns: u64, chance: &mut Random) -> Plan {
     let mut plan = Plan::of(Case { faults: Faults::NONE, has_two_targets: false, ..*case });
     let template: &SourcePlan = &plan.sources[0];
-    let source = SourcePlan { in_parts: true, in_stream: false, log: None, ..template.clone() };
+    let (log, part) = (None, Part::default());
+    let source = SourcePlan { in_parts: true, in_stream: false, log, part, ..template.clone() };
     plan.sources = settings.iter().map(|_| source.clone()).collect();
     (plan.senders, plan.links, plan.control) = (Vec::new(), Vec::new(), None);
     (plan.begins_paused, plan.goes_on, plan.second_disk) = (false, false, None);

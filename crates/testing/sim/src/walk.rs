@@ -138,6 +138,8 @@ pub struct WalkedFragment<'a> {
     pub source: usize,
     /// Its bytes; none if it is missing.
     pub bytes: Option<&'a [u8]>,
+    /// Whether it was to be there.
+    pub is_expected: bool,
 }
 
 /// How far a source was decided.
@@ -394,20 +396,23 @@ impl WalkedFile {
                 };
                 frame.columns.iter().find(is_it).is_some_and(|column| column.raw.is_err())
             };
-            if ["fragment_lengths", "fragment_validity", "fragment_payload"].into_iter().any(bad) {
+            let kinds = ["lengths", "validity", "payload", "expected"];
+            if kinds.into_iter().any(|kind| bad(&format!("fragment_{kind}"))) {
                 continue;
             }
             let of = |kind| self.raw(frame, kind, Some(source));
             let lengths = of("fragment_lengths");
             let validity = of("fragment_validity");
             let payload = of("fragment_payload").unwrap_or_default();
+            let expected = of("fragment_expected");
+            let has = |bits: &Vec<u8>, row: usize| bits[row / 8] & 1 << (row % 8) != 0;
             let mut offset = 0;
             for (row, &key) in keys.iter().enumerate() {
                 let is_valid = match (&lengths, &validity) {
                     (None, Some(_)) => return Err("validity without lengths".to_owned()),
                     (None, None) => false,
                     (Some(_), None) => true,
-                    (Some(_), Some(bits)) => bits[row / 8] & 1 << (row % 8) != 0,
+                    (Some(_), Some(bits)) => has(bits, row),
                 };
                 let length = lengths.as_ref().map_or(0, |lengths| u32_at(lengths, 4 * row));
                 if !is_valid && length > 0 {
@@ -416,7 +421,9 @@ impl WalkedFile {
                 let end = offset + length as usize;
                 let bytes = payload.get(offset..end).ok_or("lengths beyond the payload")?;
                 offset = end;
-                f(WalkedFragment { key, row, source, bytes: is_valid.then_some(bytes) });
+                let is_expected = expected.as_ref().is_none_or(|bits| has(bits, row));
+                let bytes = is_valid.then_some(bytes);
+                f(WalkedFragment { key, row, source, bytes, is_expected });
             }
             if offset != payload.len() {
                 return Err(format!("{} bytes of no fragment", payload.len() - offset));

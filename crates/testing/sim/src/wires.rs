@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use catchment_fixtures::Random;
 use catchment_sender::{Action, Connection};
-use catchment_wire::event_link::{self, CommandKind, Data, Part};
+use catchment_wire::event_link::{self, Data, MarkKind, Part};
 use catchment_wire::session::{self, CONTROL, Control, Fields, Preamble};
 
 use crate::fault::Fault;
@@ -13,6 +13,7 @@ use crate::logs::{ItemKind, Session};
 use crate::plan::{BEGIN_NS, DURATION_NS, MS, Plan, S};
 use crate::recorder::Recorder;
 use crate::sessions::{FrontEnd, Reaction, SenderPlan};
+use crate::settings;
 use crate::streams::BUFFER_BYTES;
 
 /// The connections of one front-end.
@@ -93,7 +94,8 @@ impl Trouble {
 pub fn front_ends(plan: &Plan) -> Vec<(FrontEnd, Wires)> {
     let front_end = |sender: &SenderPlan| {
         let chance = plan.case.chance(&sender.name);
-        (FrontEnd::new(sender, &plan.sources, chance), Wires::default())
+        let of = (&plan.case, chance);
+        (FrontEnd::new(sender, &plan.sources, of), Wires::default())
     };
     plan.senders.iter().map(front_end).collect()
 }
@@ -359,10 +361,7 @@ impl Wires {
                     let why = front_end.peer().why_away();
                     front_end.blame(|| format!("it has ended: {why}"));
                 }
-                Some(Action::Command(command)) => {
-                    let kind = CommandKind(command.kind);
-                    front_end.take_command(now_ns, command.number, kind);
-                }
+                Some(Action::Command(command)) => front_end.take_command(now_ns, &command),
                 Some(Action::GaveUp { .. }) => {}
             }
         }
@@ -421,7 +420,8 @@ impl Wires {
                     let record = front_end.sessions.last().expect("a session");
                     let came = |source, what| recorder.came_whole(source, what, now_ns);
                     if matches!(connection, Connection::Data(_)) && !front_end.plan.is_channels {
-                        wire.look_at(&piece[..count], record, came);
+                        let settings = wire.look_at(&piece[..count], record, came);
+                        front_end.say_settings(settings);
                     }
                 }
             }
@@ -492,12 +492,19 @@ impl Wire {
     }
 
     /// Looks for items in the bytes of a data connection: hands out messages that are whole, with
-    /// their sources, and fragments. A heartbeat may be of each source of its sender.
-    fn look_at(&mut self, bytes: &[u8], session: &Session, mut came: impl FnMut(usize, Whole)) {
+    /// their sources, and fragments. A heartbeat may be of each source of its sender. Returns what
+    /// is said of settings: log, sequence, text.
+    fn look_at(
+        &mut self,
+        bytes: &[u8],
+        session: &Session,
+        mut came: impl FnMut(usize, Whole),
+    ) -> Vec<(u32, u64, String)> {
+        let mut settings = Vec::new();
         self.passed.extend_from_slice(bytes);
         let mut used = if self.has_preamble { 0 } else { Preamble::BYTES };
         if self.is_noise || self.passed.len() < used {
-            return;
+            return settings;
         }
         self.has_preamble = true;
         let bounds = event_link::bounds(MESSAGE_BYTES_MAX);
@@ -526,7 +533,12 @@ impl Wire {
                     (Some(part.log), whole(&part, body))
                 }
                 Ok(Some(Data::Part(part, _))) => (Some(part.log), 0..0),
-                Ok(Some(Data::Mark(mark, _))) => (Some(mark.log), 0..0),
+                Ok(Some(Data::Mark(mark, text))) => {
+                    if mark.kind == MarkKind::Setting && is_whole {
+                        settings.push((mark.log, mark.sequence, text.to_owned()));
+                    }
+                    (Some(mark.log), 0..0)
+                }
                 Ok(Some(Data::Heartbeat(_))) => {
                     session.logs.iter().for_each(|log| came(log.source, Whole::Message));
                     (None, 0..0)
@@ -554,6 +566,7 @@ impl Wire {
             self.messages = self.messages.wrapping_add(1);
         }
         self.passed.drain(..used);
+        settings
     }
 
     /// Listens to what a recorder says on control. Returns whether more is durable.
@@ -575,17 +588,15 @@ impl Wire {
             used += message.used;
             self.messages = self.messages.wrapping_add(1);
             if let Ok(Some(Control::Welcome(welcome))) = Control::read(&message) {
-                front_end.check_skew(welcome.skew_bytes);
+                front_end.welcomed(now_ns, welcome.skew_bytes);
                 continue;
             }
-            let session = front_end.sessions.last_mut().expect("a session");
-            if let Ok(Some(Control::Command(command, ..))) = Control::read(&message) {
-                if let Err(why) = session.commanded(now_ns, life, &command) {
-                    front_end.blame(|| why);
-                }
+            if let Ok(Some(Control::Command(command, values, text))) = Control::read(&message) {
+                let setting = settings::of_command(command.kind, values.iter().next(), text);
+                front_end.told(now_ns, life, (&command, setting));
                 continue;
             }
-            let logs = &mut session.logs;
+            let logs = &mut front_end.session().logs;
             let durable =
                 |logs: &[crate::logs::Log]| logs.iter().map(|log| log.durable).sum::<u64>();
             let before = durable(logs);

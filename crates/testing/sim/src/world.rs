@@ -26,6 +26,7 @@ use crate::wires::{self, Trouble, Wires};
 use crate::{caught, resume};
 
 mod disturbed;
+mod settings;
 
 /// Calls of agents, beyond which a run counts as endless.
 const STEPS_MAX: u64 = 4_000_000;
@@ -229,6 +230,7 @@ impl World<'_> {
         while let Some(entry) = self.actions.first_entry().filter(|entry| entry.key().0 <= now_ns) {
             match entry.remove() {
                 Action::Trigger { source, trigger } => self.trigger(source, trigger),
+                Action::PassOver { source, trigger } => self.pass_over(source, trigger),
                 Action::Flush(source) => self.flush(source),
                 Action::Renumber { source, trigger } => {
                     // Packets sent before carry the old numbers.
@@ -267,6 +269,8 @@ impl World<'_> {
                 Action::Deliver { source, packet } => self.deliver(source, packet),
                 Action::Pause(is_paused) => self.pause(is_paused)?,
                 Action::Request(command) => self.request(command)?,
+                Action::Change(index) => self.change(index),
+                Action::Outcome { life, place } => self.outcome(life, place),
                 Action::Conduct => self.conduct()?,
                 Action::Look(life) => self.look(life)?,
                 Action::Stop => self.stop()?,
@@ -300,6 +304,16 @@ impl World<'_> {
         };
         self.trace.push(now_ns, Event::Sent(source as u32, trigger, packets.len()));
         self.send(source, packets);
+    }
+
+    /// A front-end says that a source has nothing of an event; what has no front-end says nothing.
+    fn pass_over(&mut self, source: usize, trigger: u64) {
+        let SourcePlan { log, part, .. } = &self.plan.sources[source];
+        if let Some((LogPlan { sender, log, .. }, is_idle)) = log.zip(part.says(trigger)) {
+            let key = self.sources[source].key_of(trigger + 1);
+            self.front_ends[sender].0.pass_over(log as usize, key, is_idle);
+            self.pass_at(sender, self.now_ns());
+        }
     }
 
     /// The link of an endpoint.
@@ -416,7 +430,7 @@ impl World<'_> {
         let recorder = self.recorder.as_mut().map(|recorder| (recorder, life));
         let passed = wires.pass(now_ns, front_end, recorder, &mut self.network);
         if let Some(recorder) = self.recorder.as_ref().filter(|_| passed.bytes[1] > 0) {
-            front_end.check_reports(&recorder.observer.front_ends().list());
+            front_end.check_reports(now_ns, &recorder.observer.front_ends().list());
         }
         for why in wires.breaks.drain(..) {
             let name = &front_end.plan.name;
@@ -468,6 +482,7 @@ impl World<'_> {
     fn end(&mut self, mut recorder: Recorder) -> Result<(), String> {
         let (now_ns, life) = (self.now_ns(), self.lives.len());
         let last = recorder.observer.snapshot();
+        settings::take_made(&mut recorder);
         recorder.life.verdict = Some(self.watcher.last(now_ns, &last)?);
         for (front_end, wires) in &mut self.front_ends {
             wires.end(now_ns, front_end, (&mut recorder, life));
@@ -548,9 +563,10 @@ impl World<'_> {
     /// Looks at the verdict on a run that records, or has just ended.
     fn look(&mut self, life: usize) -> Result<(), String> {
         let now_ns = self.now_ns();
-        let Some(recorder) = self.recorder.as_ref().filter(|_| life == self.lives.len()) else {
+        let Some(recorder) = self.recorder.as_mut().filter(|_| life == self.lives.len()) else {
             return Ok(());
         };
+        settings::take_made(recorder);
         let is_paused = match &self.conductor {
             Some(conductor) => conductor.is_paused(),
             None => Some(recorder.life.pauses.last().is_some_and(|(_, is_paused)| *is_paused)),

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use catchment_fixtures::Random;
 use catchment_wire::event_link::{
-    AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, KeyKind, Mark,
-    MarkKind, Part,
+    AbandonReason, Data, FRAGMENT_RECORD_BYTES_MIN, FragmentRecord, Fragments, Heartbeat, KeyKind,
+    Mark, MarkKind, Part,
 };
-use catchment_wire::session::Encoder;
+use catchment_wire::session::{Encoder, Fields};
 
 use super::Outgoing;
 
@@ -22,6 +22,10 @@ pub struct LogConfig {
     pub key_bits: u8,
     /// Bytes of its longest fragment.
     pub fragment_bytes_max: u64,
+    /// The groups in whose events it takes part; 0: in all.
+    pub groups: u64,
+    /// Whether its fragments name the groups of their events.
+    pub is_reference: bool,
     /// Bytes that it holds.
     pub ring_bytes: u64,
 }
@@ -40,6 +44,9 @@ pub(super) struct Log {
     pub(super) released: u64,
     pub(super) durable: u64,
     pub(super) last_key: Option<u64>,
+    /// That no lower key follows its items, and whether it is idle; and whether that is to be said.
+    pub(super) promise: Option<(u64, bool)>,
+    pub(super) is_unsaid: bool,
 }
 
 #[derive(Clone)]
@@ -51,9 +58,10 @@ pub(super) struct Item {
 
 #[derive(Clone)]
 pub(super) enum What {
-    Fragment { key: u64, bytes: Vec<u8> },
+    Fragment { key: u64, groups: u64, bytes: Vec<u8> },
     Abandoned(Option<(u64, u64)>),
     Mark(MarkKind, u64),
+    Setting(String),
     Edge { kind: MarkKind, key_last: Option<u64>, run_number: u64 },
 }
 
@@ -67,6 +75,10 @@ impl Log {
     pub(super) fn add(&mut self, count: u64, what: What) {
         if let What::Fragment { bytes, .. } = &what {
             self.held_bytes += bytes.len() as u64;
+        }
+        // A fragment says it itself, and that it is not idle; numbers that begin again are others.
+        if matches!(what, What::Fragment { .. } | What::Mark(MarkKind::Numbering, _)) {
+            (self.promise, self.is_unsaid) = (None, false);
         }
         self.items.push_back(Item { sequence: self.made, count, what });
         self.made += count;
@@ -90,7 +102,7 @@ impl Log {
     pub(super) fn next_fragment(&self) -> Option<(u64, u64)> {
         let at = self.items.partition_point(|item| item.sequence < self.next);
         match &self.items.get(at)?.what {
-            What::Fragment { key, bytes } => Some((*key, bytes.len() as u64)),
+            What::Fragment { key, bytes, .. } => Some((*key, bytes.len() as u64)),
             _ => None,
         }
     }
@@ -103,7 +115,30 @@ impl Log {
             What::Fragment { key, .. } => Some(key),
             _ => None,
         });
-        key.unwrap_or_else(|| self.last_key.map_or(0, |key| key + 1))
+        let said = self.promise.filter(|_| !self.is_unsaid);
+        key.unwrap_or_else(|| match (said, self.last_key.map_or(0, |key| key + 1)) {
+            (Some((_, true)), _) => u64::MAX,
+            (Some((key, false)), last) => key.max(last),
+            (None, last) => last,
+        })
+    }
+
+    /// Whether it has something to say that all its items stand before.
+    pub(super) fn has_news(&self) -> bool {
+        self.is_unsaid && self.next == self.made
+    }
+
+    /// What it says of itself where its next item would stand.
+    pub(super) fn heartbeat(&mut self, log: u32) -> Heartbeat {
+        let sequence = self.next;
+        let (flags, low_water) = match self.promise.filter(|_| self.next == self.made) {
+            Some((key, is_idle)) => {
+                self.is_unsaid = false;
+                (Heartbeat::LOW_WATER | if is_idle { Heartbeat::IDLE } else { 0 }, key)
+            }
+            None => (0, 0),
+        };
+        Heartbeat { log, flags, sequence, low_water }
     }
 
     /// Appends the next message to a connection; with `is_single`, of one fragment.
@@ -117,7 +152,7 @@ impl Log {
         let Item { sequence, count, what } = &self.items[at];
         let sequence = *sequence;
         match what {
-            What::Fragment { key, bytes } => {
+            What::Fragment { key, groups, bytes } => {
                 let in_parts = self.part.is_some()
                     || bytes.len() > body_bytes_max
                     || bytes.len() > 100_000 && chance.chance(500)
@@ -129,8 +164,8 @@ impl Log {
                     let most = if is_single { 1 } else { most };
                     return self.compose_fragments((log, body_bytes_max), (at, most), of);
                 }
-                let (key, bytes) = (*key, bytes.clone());
-                self.compose_part((log, sequence, key), (&bytes, body_bytes_max), of, chance);
+                let (names, bytes) = ((*key, *groups), bytes.clone());
+                self.compose_part((log, sequence, names), (&bytes, body_bytes_max), of, chance);
             }
             What::Abandoned(keys) => {
                 // With a range before it that is still held, as one.
@@ -154,9 +189,10 @@ impl Log {
                 of.message(|out, number| Data::Mark(mark, "full").encode(number, out));
                 self.next = end;
             }
-            What::Mark(..) | What::Edge { .. } => {
+            What::Mark(..) | What::Setting(_) | What::Edge { .. } => {
                 let (kind, key, key_last, run_number) = match *what {
                     What::Edge { kind, key_last, run_number } => (kind, None, key_last, run_number),
+                    What::Setting(_) => (MarkKind::Setting, None, None, 0),
                     What::Mark(MarkKind::Numbering, key) => {
                         (MarkKind::Numbering, Some(key), None, 0)
                     }
@@ -174,7 +210,11 @@ impl Log {
                     flags: if key.or(key_last).is_some() { Mark::KEYS } else { 0 },
                     run_number,
                 };
-                let text = if kind == MarkKind::Setting { "gain=2" } else { "" };
+                let text = match what {
+                    What::Setting(text) => text.as_str(),
+                    _ if kind == MarkKind::Setting => "gain=2",
+                    _ => "",
+                };
                 of.message(|out, number| Data::Mark(mark, text).encode(number, out));
                 self.next += 1;
             }
@@ -184,7 +224,7 @@ impl Log {
     /// The next part of a fragment, of any size.
     fn compose_part(
         &mut self,
-        (log, sequence, key): (u32, u64, u64),
+        (log, sequence, (key, groups)): (u32, u64, (u64, u64)),
         (bytes, body_bytes_max): (&[u8], usize),
         of: &mut Outgoing,
         chance: &mut Random,
@@ -200,7 +240,7 @@ impl Log {
             flags: 0,
             sequence,
             key,
-            groups: 0,
+            groups,
             position,
             fragment_bytes: bytes.len() as u64,
         };
@@ -221,19 +261,23 @@ impl Log {
         let mut body = Vec::new();
         let mut records = Vec::new();
         for item in self.items.iter().skip(at).take(most) {
-            let What::Fragment { key, bytes } = &item.what else { break };
+            let What::Fragment { key, groups, bytes } = &item.what else { break };
             if body.len() + bytes.len() > body_bytes_max {
                 break;
             }
             body.extend_from_slice(bytes);
             let bytes = bytes.len() as u32;
-            records.push(FragmentRecord { key: *key, bytes, tag: 0, flags: 0, groups: 0 });
+            let (key, groups) = (*key, *groups);
+            records.push(FragmentRecord { key, bytes, tag: 0, flags: 0, groups });
         }
+        let names_groups = records.iter().any(|record| record.groups > 0);
+        let record_bytes =
+            if names_groups { FragmentRecord::BYTES } else { FRAGMENT_RECORD_BYTES_MIN };
         let fragments = Fragments { log, sequence: self.next };
         of.long_message(body.len(), |out, number| {
             let mut message = Encoder::begin(out, number, &fragments);
             for record in &records {
-                assert!(message.push_short(record, FRAGMENT_RECORD_BYTES_MIN), "they fit");
+                assert!(message.push_short(record, record_bytes), "they fit");
             }
             message.finish("", &body)
         });

@@ -11,6 +11,7 @@ use catchment_wire::trains::{TrainSettings, Trains};
 
 use crate::case::Case;
 use crate::fault::{Fault, Faults};
+use crate::groups::Part;
 use crate::plan::{self, BEGIN_NS, MS, Plan, S, SourcePlan};
 
 /// Everything that follows from a case.
@@ -275,7 +276,8 @@ fn base(
     let mut base = Plan::of(Case { faults: Faults::NONE, has_two_targets: false, ..case });
     base.case = case;
     let template: &SourcePlan = &base.sources[0];
-    let source = SourcePlan { in_parts: true, in_stream: false, log: None, ..template.clone() };
+    let (log, part) = (None, Part::default());
+    let source = SourcePlan { in_parts: true, in_stream: false, log, part, ..template.clone() };
     base.sources = settings.iter().map(|_| source.clone()).collect();
     (base.senders, base.links, base.control) = (Vec::new(), Vec::new(), None);
     (base.begins_paused, base.goes_on, base.second_disk) = (false, false, None);

@@ -116,6 +116,7 @@ fn sender(case: &Case, number: usize, are_together: bool) -> SenderPlan {
         marks: false,
         reports: false,
         manners: None,
+        has_settings: false,
         // None is granted where events are built by time.
         skew: SkewPlan::default(),
         is_channels: false,

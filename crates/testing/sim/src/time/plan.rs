@@ -14,6 +14,7 @@ use super::front_ends::{self, TimeLog};
 use super::{FAULTS, LIES};
 use crate::case::Case;
 use crate::fault::Fault;
+use crate::groups::Part;
 use crate::plan::{self, BEGIN_NS, MS, NetworkPlan, Plan, S, SourcePlan};
 use crate::sessions::SenderPlan;
 use crate::wires::Trouble;
@@ -156,6 +157,7 @@ impl TimePlan {
             second_disk: None,
             queue_packets: plan::queue_packets(&case),
             control: None,
+            changes: Vec::new(),
             begins_paused: false,
             goes_on: false,
             config,
@@ -440,6 +442,7 @@ fn of_base(source: &TimeSource, timeout_ns: u64) -> SourcePlan {
         batch: source.layout.records.unwrap_or(1),
         lag_ns: source.lag_ns.min(timeout_ns),
         role: source.role,
+        part: Part::default(),
     }
 }
 
