@@ -161,14 +161,27 @@ impl Board {
         (layouts, layouts.kinds(false).nth((number / count % kinds) as usize).unwrap_or(0))
     }
 
+    /// The length that is drawn near `wanted` bytes: one that a fragment can have, where all are
+    /// of one kind.
+    pub(crate) fn drawn(&self, wanted: usize) -> usize {
+        match self.has_one_kind() {
+            true => self.layouts.fragment_bytes_near(self.of_event(0).1, wanted),
+            false => wanted,
+        }
+    }
+
     /// An event's fragment of a length that its layout can have.
     pub(crate) fn fitted(&self, number: u64, draw: Draw) -> Draw {
-        // Of one layout with one kind of record, all that is drawn has such a length.
-        if self.others.is_empty() && self.layouts.kinds(false).nth(1).is_none() {
+        if self.has_one_kind() {
             return draw;
         }
         let (layouts, kind) = self.of_event(number);
         Draw { bytes: layouts.fragment_bytes_near(kind, draw.bytes), ..draw }
+    }
+
+    /// Whether its fragments are of one layout and one kind of record.
+    fn has_one_kind(&self) -> bool {
+        self.others.is_empty() && self.layouts.kinds(false).nth(1).is_none()
     }
 
     /// A fragment as it is sent: whole, or in parts.

@@ -230,8 +230,7 @@ fn lengths(
         let words = (mean * (1.0 + sigma * z) / 4.0).round();
         *length = (words * 4.0).clamp(PAYLOAD_BYTES_MIN as f64, PAYLOAD_BYTES_MAX as f64) as u16;
         if let Some(board) = board {
-            let kind = board.layouts.kinds(false).next().unwrap_or(0);
-            *length = board.layouts.fragment_bytes_near(kind, (*length).into()) as u16;
+            *length = board.drawn((*length).into()) as u16;
         }
     }
     lengths

@@ -83,7 +83,7 @@ impl Outlet {
 
     /// Ends the connections of boards, when what was sent over them has been read.
     pub fn end_streams(&mut self) {
-        self.streams.iter_mut().flatten().for_each(BoardStream::end);
+        BoardStream::end_all(&mut self.streams);
     }
 
     /// Opens sessions to the targets, for the sources that have a name.

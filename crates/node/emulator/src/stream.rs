@@ -55,10 +55,34 @@ impl BoardStream {
     /// Ends the connection when the recorder has read all of it, or ends it, too. The next packet
     /// has another one.
     pub fn end(&mut self) {
+        self.shut();
+        self.end_by(Instant::now() + PATIENCE);
+    }
+
+    /// Ends all of them, in no more time than one.
+    pub fn end_all(streams: &mut [Option<Self>]) {
+        let until = Instant::now() + PATIENCE;
+        streams.iter_mut().flatten().for_each(Self::shut);
+        streams.iter_mut().flatten().for_each(|stream| stream.end_by(until));
+    }
+
+    /// Says that nothing more comes.
+    fn shut(&mut self) {
+        if self.socket.as_ref().is_some_and(|socket| socket.shutdown(Shutdown::Write).is_err()) {
+            self.socket = None;
+        }
+    }
+
+    /// Reads until the recorder ends the connection, or until that time.
+    fn end_by(&mut self, until: Instant) {
         let Some(mut socket) = self.socket.take() else { return };
         let mut answers = [0; 4_096];
-        if socket.shutdown(Shutdown::Write).is_ok() {
-            while matches!(socket.read(&mut answers), Ok(1..)) {}
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let is_over = left.is_zero() || socket.set_read_timeout(Some(left)).is_err();
+            if is_over || !matches!(socket.read(&mut answers), Ok(1..)) {
+                return;
+            }
         }
     }
 
@@ -90,7 +114,6 @@ fn connect(target: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpStream::connect_timeout(&target, RETRY_EACH)?;
     socket.set_nodelay(true)?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
 
