@@ -168,7 +168,8 @@ impl Plan {
 pub(crate) fn check_row(
     outcome: &Outcome,
     file: &WalkedFile,
-    (fragments, triggers): (&[(usize, u64, Vec<SentFragment>)], &BTreeSet<u64>),
+    fragments: &[(usize, u64, Vec<SentFragment>)],
+    triggers: &BTreeSet<u64>,
     unexpected: &BTreeSet<usize>,
 ) -> Result<(), String> {
     let plan = &outcome.plan;

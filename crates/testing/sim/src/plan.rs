@@ -196,7 +196,6 @@ impl Plan {
             1 => (1 << 24) - chance.below(200),
             _ => chance.below(1 << 24),
         };
-        let network = network(&case);
         let stores = stores(&case);
         let second_disk = second_disk(&case);
         let queue_packets = queue_packets(&case);
@@ -221,7 +220,7 @@ impl Plan {
             events,
             interval_ns,
             first_number,
-            network,
+            network: network(&case),
             stores,
             second_disk,
             queue_packets,

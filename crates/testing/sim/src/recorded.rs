@@ -284,7 +284,7 @@ fn read_rows(
         let is_known = held.get(&row) == Some(&fragments.len());
         if said.is_some() && !may_mix {
             let unexpected = unexpected.range((row, 0)..(row + 1, 0)).map(|(_, source)| *source);
-            groups::check_row(outcome, file, (&fragments, &triggers), &unexpected.collect())?;
+            groups::check_row(outcome, file, &fragments, &triggers, &unexpected.collect())?;
         }
         // What was sent again arrived twice.
         if let Some(said) = &said

@@ -213,10 +213,7 @@ impl Schedule {
                 }
                 was_dead = is_dead;
                 if !is_dead && !habits.silent.has(trigger) {
-                    actions.push(match plan.takes_part(source, trigger) {
-                        true => (ns, Action::Trigger { source, trigger }),
-                        false => (ns, Action::PassOver { source, trigger }),
-                    });
+                    actions.push((ns, of_event(plan, source, trigger)));
                     last_ns = last_ns.max(ns);
                 }
             }
@@ -238,8 +235,6 @@ impl Schedule {
         let troubles = wires::troubles(plan, stop_ns).into_iter();
         actions.extend(troubles.map(|(ns, sender, what)| (ns, Action::Trouble(sender, what))));
         actions.extend(requests(plan));
-        let changes = plan.changes.iter().enumerate();
-        actions.extend(changes.map(|(index, one)| (one.at_ns, Action::Change(index))));
         actions.push((stop_ns, Action::Stop));
         disturb(plan, stop_ns, &mut actions);
         // In order of time; equal times keep the order in which they were made.
@@ -293,7 +288,17 @@ fn of_link(
 /// What operators ask for.
 fn requests(plan: &Plan) -> impl Iterator<Item = (u64, Action)> {
     let requests = plan.control.iter().flatten();
-    requests.map(|&(ns, command)| (ns, Action::Request(command)))
+    let requests = requests.map(|&(ns, command)| (ns, Action::Request(command)));
+    let changes = plan.changes.iter().enumerate();
+    requests.chain(changes.map(|(index, one)| (one.at_ns, Action::Change(index))))
+}
+
+/// What a source does at an event.
+fn of_event(plan: &Plan, source: usize, trigger: u64) -> Action {
+    match plan.takes_part(source, trigger) {
+        true => Action::Trigger { source, trigger },
+        false => Action::PassOver { source, trigger },
+    }
 }
 
 fn windows(chance: &mut Random, events: u64) -> Window {

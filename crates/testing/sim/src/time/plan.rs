@@ -125,10 +125,9 @@ impl TimePlan {
         let senders = front_ends::draw(&case, &mut sources, (length_ns, has_groups));
         let troubles = front_ends::troubles(&case, senders.len(), length_ns);
         let zero_ns = zero_ns(&sources, &mut chance);
-        let dead = dead(&case, sources.len(), length_ns);
         let late = case.faults.has(Fault::Delay).then(|| {
             let mut chance = case.chance("late");
-            let from_ns = chance.below(events * interval_ns);
+            let from_ns = chance.below(length_ns);
             let until_ns = from_ns + chance.below(2 * S);
             (chance.index(sources.len()), from_ns, until_ns, MS + chance.below(900 * MS))
         });
@@ -164,6 +163,7 @@ impl TimePlan {
         };
         plan::add_targets(&case, (1, 1), &mut base.config);
         Self {
+            dead: dead(&case, sources.len(), length_ns),
             base,
             sources,
             events,
@@ -171,7 +171,6 @@ impl TimePlan {
             zero_ns,
             has_groups,
             lies,
-            dead,
             late,
             flood,
             troubles,
