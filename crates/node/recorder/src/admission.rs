@@ -8,9 +8,9 @@ use catchment_model::{Entry, RunId, SourceId};
 use catchment_net::LinkAccess;
 use catchment_wire::event_link::{KeyKind, Presence, SourceGrant, SourceLog};
 use catchment_wire::session::{
-    ByeReason, DATA_CONNECTIONS_MAX, Fault, Fields, Grant, GrantAnswer, Hello, IN_USE_MS,
-    LATER_MS, LOGS_MAX, Log as LogRecord, NONE, PING_MS, Records, Release, RunState, SILENCE_MS,
-    Service, Welcome,
+    ByeReason, DATA_CONNECTIONS_MAX, Fault, Fields, Grant, GrantAnswer, Hello, IN_USE_MS, LATER_MS,
+    LOGS_MAX, Log as LogRecord, NONE, PING_MS, Records, Release, RunState, SILENCE_MS, Service,
+    Welcome,
 };
 use catchment_wire::{Protocol, channel_link, link};
 

@@ -625,7 +625,7 @@ impl<S: FolderStore> RunFiles<S> {
             }
         }
         self.ledger.file_ended(id, file.index);
-        self.has_ended(&file);
+        self.has_ended(&file, completion.result.is_ok());
     }
 
     /// Whether no frame will follow.

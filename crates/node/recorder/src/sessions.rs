@@ -25,8 +25,8 @@ use catchment_frame::Position;
 use catchment_model::RunId;
 use catchment_net::LinkAccess;
 use catchment_wire::session::{
-    CONTROL, Connection as Line, Control, Fault, Fields, OPENING_NS, Preamble, SILENCE_NS,
-    Service, VERSION, parse,
+    CONTROL, Connection as Line, Control, Fault, Fields, OPENING_NS, Preamble, SILENCE_NS, Service,
+    VERSION, parse,
 };
 use catchment_wire::{channel_link, event_link, link};
 

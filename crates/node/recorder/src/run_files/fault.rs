@@ -60,11 +60,16 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
-    /// Nothing more becomes of a file. If it was in doubt, the header of the present one, or frames
-    /// in it, may have been written meanwhile.
-    pub(super) fn has_ended(&mut self, ended: &OpenFile) {
+    /// Nothing more becomes of a file. If it was in doubt, or its end has made it durable as a sync
+    /// does, the header of the present one, or frames in it, may have been written meanwhile.
+    pub(super) fn has_ended(&mut self, ended: &OpenFile, is_confirmed: bool) {
+        let is_proof = is_confirmed && ended.has_frames() && !ended.attached.is_left_in_fault;
+        let mut may_be_over = self.has_doubts(ended);
+        if is_proof && self.unconfirmed > 0 {
+            (self.unconfirmed, may_be_over) = (0, true);
+        }
         let begun = self.files.current.as_ref().filter(|file| file.header_recorded);
-        if let Some(file) = begun.filter(|_| self.has_doubts(ended)) {
+        if let Some(file) = begun.filter(|_| may_be_over) {
             let (id, has_frames) = (file.id, file.recorded_end > file.header_bytes());
             self.has_written(id, has_frames);
         }

@@ -9,9 +9,7 @@ use catchment_wire::session::{
 };
 use catchment_wire::storage_link::{StreamGrant, StreamLog};
 
-use super::{
-    Connection, Ended, Kind, Opening, PATIENCE_NS, STREAMS_MAX, Said, Session, Sessions,
-};
+use super::{Connection, Ended, Kind, Opening, PATIENCE_NS, STREAMS_MAX, Said, Session, Sessions};
 use crate::described::Question;
 use crate::frames::HeaderParts;
 use crate::receive::{NotOpened, Order, Slot, Stream, Unopened};
