@@ -14,6 +14,7 @@ use catchment_disk::sync_folder;
 use catchment_frame::RunLocation;
 use catchment_model::{RunId, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::catalog::RunEnd;
@@ -114,9 +115,9 @@ struct Entry {
     emulated: bool,
     #[serde(default)]
     remarks: Vec<RemarkEntry>,
-    #[serde(default, deserialize_with = "known_locations")]
+    #[serde(default, deserialize_with = "known")]
     locations: Vec<RunLocation>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known")]
     targets: Vec<TargetSource>,
     taken_ns: u64,
     id: Option<String>,
@@ -126,7 +127,11 @@ struct Entry {
 }
 
 /// Those that are understood: one of a later version must not keep the run waiting.
-fn known_locations<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<RunLocation>, D::Error> {
+fn known<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+where
+    T: DeserializeOwned,
+    D: Deserializer<'de>,
+{
     let all = Vec::<serde_json::Value>::deserialize(from)?;
     Ok(all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
 }

@@ -64,8 +64,8 @@ impl Progress {
         if done > self.done {
             (self.done, self.since) = (done, passed);
         }
-        let until = passed.mul_f64(self.all as f64 / self.done.max(1) as f64);
-        let is_slow = passed >= STILL && until > self.within;
+        let until_s = passed.as_secs_f64() * self.all as f64 / self.done.max(1) as f64;
+        let is_slow = passed >= STILL && until_s > self.within.as_secs_f64();
         passed < self.within && passed.saturating_sub(self.since) < STILL && !is_slow
     }
 }

@@ -25,6 +25,9 @@ pub(crate) struct InFiles {
     durable: u64,
     /// The lowest number of the frames that must be written again, until it is asked for.
     failed: Option<u64>,
+    /// All below that number must be durable before nothing is in doubt: so far went what was
+    /// written when the end of a file failed.
+    doubted: u64,
     /// The sum of what frames count that are written: all below a number.
     frames: Ledger,
     counted: u64,
@@ -42,7 +45,8 @@ struct Mark {
 impl InFiles {
     /// Behind frames that have these counts, all of which are durable.
     pub(crate) fn behind(frames: Ledger, durable: u64) -> Self {
-        Self { files: VecDeque::new(), durable, failed: None, frames, counted: durable }
+        let files = VecDeque::new();
+        Self { files, durable, failed: None, doubted: durable, frames, counted: durable }
     }
 
     /// A frame with numbers below `end` is written, and has these counts: behind all that are, but
@@ -98,7 +102,13 @@ impl InFiles {
         let number = mark.durable;
         (mark.recorded, mark.syncing, mark.is_closed) = (number, number, true);
         self.failed(number);
+        self.doubted = self.counted;
         true
+    }
+
+    /// Whether files whose end has failed show frames that are not durable in younger ones yet.
+    pub(crate) fn is_doubted(&mut self) -> bool {
+        self.durable() < self.doubted
     }
 
     /// Nothing more becomes of a file: it is closed, or what is not durable in it was removed.
@@ -108,9 +118,17 @@ impl InFiles {
         }
     }
 
-    /// All frames below that number are durable.
+    /// All frames below that number are durable. A file with a younger one gets no more frames: if
+    /// all that it has is durable, its close is not waited for.
     pub(crate) fn durable(&mut self) -> u64 {
-        while let Some(oldest) = self.files.pop_front_if(|oldest| oldest.is_closed) {
+        let is_over = |files: &VecDeque<Mark>| {
+            let oldest = files.front();
+            oldest
+                .is_some_and(|one| one.is_closed || files.len() > 1 && one.durable == one.recorded)
+        };
+        while is_over(&self.files)
+            && let Some(oldest) = self.files.pop_front()
+        {
             self.durable = oldest.recorded;
         }
         self.files.front().map_or(self.durable, |oldest| oldest.durable)
@@ -157,9 +175,38 @@ mod tests {
         files.recorded(second, 44, &none);
         files.sync_begun(second);
         files.synced(second);
-        assert_eq!(files.durable(), 42, "the first file is not closed");
+        assert_eq!(files.durable(), 42, "the first file is neither closed nor synced to its end");
         files.ended(first);
         assert_eq!(files.durable(), 44);
+    }
+
+    #[test]
+    fn the_close_of_a_file_that_is_synced_to_its_end_is_not_waited_for() {
+        let (none, [first, second]) = (Ledger::new(1), FILES);
+        let mut files = InFiles::behind(none.clone(), 40);
+        files.recorded(first, 43, &none);
+        files.sync_begun(first);
+        files.recorded(second, 44, &none);
+        files.sync_begun(second);
+        files.synced(second);
+        assert_eq!(files.durable(), 40);
+        files.synced(first);
+        assert_eq!(files.durable(), 44);
+        assert!(!files.not_confirmed(first), "all of it is durable");
+    }
+
+    #[test]
+    fn a_doubt_lasts_until_all_that_was_shown_is_durable() {
+        let (none, [first, second]) = (Ledger::new(1), FILES);
+        let mut files = InFiles::behind(none.clone(), 40);
+        files.recorded(first, 43, &none);
+        assert!(!files.is_doubted() && files.not_confirmed(first) && files.is_doubted());
+        for (end, is_doubted) in [(41, true), (43, false)] {
+            files.recorded(second, end, &none);
+            files.sync_begun(second);
+            files.synced(second);
+            assert_eq!(files.is_doubted(), is_doubted, "below {end}");
+        }
     }
 
     #[test]

@@ -322,8 +322,9 @@ impl<S: FolderStore> RunFiles<S> {
             // one, it gets the run's last increments. A disk without room takes no header either.
             let is_begun = |next: &OpenFile| next.header_recorded || !file.failed;
             let last = file.header_recorded && !self.files.current.as_ref().is_some_and(is_begun);
-            let ready = !file.toc_begun && (!last || self.is_ending());
-            if ready && !self.files.is_busy_with(file.id) && !self.must_be_synced(index) {
+            let ready = !last || self.is_ending();
+            let is_at_rest = !file.toc_begun && !self.files.is_busy_with(file.id);
+            if is_at_rest && !self.must_be_synced(index) && ready {
                 self.begin_toc(index);
             }
             index += 1;
@@ -518,9 +519,8 @@ impl<S: FolderStore> RunFiles<S> {
     /// its close may take long, and what follows in the run is durable no earlier than they are.
     fn must_be_synced(&mut self, index: usize) -> bool {
         let file = &self.files.closing[index];
-        let of_file = !file.failed && !file.gone && file.attached.is_sync_due();
-        let (id, is_due) = (file.id, of_file && !self.is_ending());
-        is_due && !self.sync(id)
+        let (id, is_due) = (file.id, file.attached.is_sync_due() && !file.failed && !file.gone);
+        is_due && !self.is_ending() && !self.sync(id)
     }
 
     /// Writes the TOC of a file whose other jobs have all ended.

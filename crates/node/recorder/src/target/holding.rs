@@ -178,8 +178,9 @@ impl<S: FolderStore> Target<S> {
     fn doubt_folder(&mut self) {
         let Some(holding) = &mut self.holding else { return };
         let Holding { backlog, durable, spill_at_ns, .. } = &mut **holding;
+        let shows_more = self.files.ledger().held().is_some_and(InFiles::is_doubted);
         if let Some(backlog) = backlog
-            && self.files.is_unconfirmed()
+            && (shows_more || self.files.is_unconfirmed())
             && self.now_ns >= *spill_at_ns
             && let Err(error) = backlog.spill.set_doubt(*durable)
         {
@@ -394,9 +395,11 @@ impl<S: FolderStore> Target<S> {
         let Some(holding) = &mut self.holding else { return false };
         let is_whole = holding.held.is_empty() && holding.is_forwarding();
         let Some(backlog) = holding.backlog.as_mut().filter(|_| is_whole) else { return false };
-        if let Err(error) = backlog.spill.set_run_end(holding.end) {
+        // Whoever opens the folder's files later is not told of a sync that fails until then.
+        let doubted = backlog.spill.set_doubt(holding.durable);
+        if let Err(error) = doubted.and_then(|()| backlog.spill.set_run_end(holding.end)) {
             // The folder's files end as those of a recorder that has died.
-            let text = format!("the spill does not say that the run ended: {error}");
+            let text = format!("the spill does not say how the run ended: {error}");
             self.files.ledger().warn_once(text);
         }
         self.files.ledger().of_target().is_left.store(true, Relaxed);
