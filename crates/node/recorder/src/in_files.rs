@@ -25,8 +25,8 @@ pub(crate) struct InFiles {
     durable: u64,
     /// The lowest number of the frames that must be written again, until it is asked for.
     failed: Option<u64>,
-    /// All below that number must be durable before nothing is in doubt: so far went what was
-    /// written when the end of a file failed.
+    /// How far files had been written when the end of one failed: below that number the folder may
+    /// show frames that are not durable.
     doubted: u64,
     /// The sum of what frames count that are written: all below a number.
     frames: Ledger,

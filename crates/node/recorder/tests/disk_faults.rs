@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support;
-use catchment_disk::{EngineChoice, FaultPlan};
+use catchment_disk::{EngineChoice, FaultControl, FaultPlan};
 use catchment_fixtures::{SmallDisk, wait_while};
 use catchment_frame::FileReader;
 use catchment_model::Entry;
@@ -176,11 +176,7 @@ fn is_told_of_a_fault(snapshot: &Snapshot) -> bool {
 #[test]
 fn what_is_spilled_stays_until_the_folder_confirms_that_it_has_it() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = FaultPlan::default();
-    let control = plan.control.clone();
-    let (runs, spill) = (folder.path().join("runs"), folder.path().join("spill"));
-    let mut config = with_spill(&runs, &spill, 1 << 30, Some(plan));
-    (config.write.file_bytes, config.write.sync_interval_ns) = (1 << 20, 2_000_000);
+    let (config, control) = short_files_with_spill(folder.path());
     let mut detector = Detector::start(config);
     detector.send(20);
     control.fail_syncs(Some(libc::EIO));
@@ -205,11 +201,7 @@ fn what_is_spilled_stays_until_the_folder_confirms_that_it_has_it() {
 #[test]
 fn what_a_folder_shows_at_the_end_without_having_confirmed_it_is_forwarded_nevertheless() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = FaultPlan::default();
-    let control = plan.control.clone();
-    let (runs, spill) = (folder.path().join("runs"), folder.path().join("spill"));
-    let mut config = with_spill(&runs, &spill, 1 << 30, Some(plan));
-    (config.write.file_bytes, config.write.sync_interval_ns) = (1 << 20, 2_000_000);
+    let (config, control) = short_files_with_spill(folder.path());
     let mut detector = Detector::start(config.clone());
     detector.send(20);
     control.fail_syncs(Some(libc::EIO));
@@ -218,10 +210,20 @@ fn what_a_folder_shows_at_the_end_without_having_confirmed_it_is_forwarded_never
     // All that the folder has not confirmed is in the spill then.
     let summary = detector.stop();
     let forwarding = Forwarding::start(&config, &Arc::default()).unwrap();
-    wait_while(|| std::fs::read_dir(&spill).unwrap().next().is_some());
+    wait_while(|| std::fs::read_dir(folder.path().join("spill")).unwrap().next().is_some());
     drop(forwarding);
     let received = total(&summary, Entry::FragmentsReceived);
     assert!(check_read_once(&summary.folder, received, "forwarded") > 0);
+}
+
+/// A target in `runs` with a spill in `spill`, in short files that are synced often, and its disk.
+fn short_files_with_spill(folder: &Path) -> (RecorderConfig, FaultControl) {
+    let plan = FaultPlan::default();
+    let control = plan.control.clone();
+    let (runs, spill) = (folder.join("runs"), folder.join("spill"));
+    let mut config = with_spill(&runs, &spill, 1 << 30, Some(plan));
+    (config.write.file_bytes, config.write.sync_interval_ns) = (1 << 20, 2_000_000);
+    (config, control)
 }
 
 /// Fragments that were spilled, and forwarded.

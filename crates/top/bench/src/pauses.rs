@@ -108,8 +108,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<(Section, Vec<Paused>
          disk with injected pauses. Longest pause: of a `send`, which waits for its ring of {}. \
          One that keeps its fragments until they are durable waits as soon as its ring is full; \
          one that lets go of what is taken, as MIDAS' front-ends do, as soon as the recorder's \
-         memory is. Every fragment was durable, once. Reference 000: 1 to 2 s at each file, interruptions of 3 to \
-         5 s, one time-out of 60 s that ended the logger.",
+         memory is. Every fragment was durable, once. Reference 000: 1 to 2 s at each file, \
+         interruptions of 3 to 5 s, one time-out of 60 s that ended the logger.",
         bytes(FRAGMENT_BYTES as f64),
         bytes(RATE),
         bytes(RING_BYTES as f64)

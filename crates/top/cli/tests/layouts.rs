@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::Path;
 
-use catchment_model::{Entry, SourceId};
+use catchment_model::{Entry, Ledger, SourceId};
 use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::support::{example, json, only_run, started, stderr, stdout};
@@ -111,16 +111,9 @@ fn a_source_with_two_layouts_is_emulated_recorded_and_shown() {
     let emulator = "[emulator]\nrate = \"2 kHz\"\nevents = 200\n";
     let config = format!("memory.budget = \"256 MiB\"\n{source}{example}{emulator}");
     std::fs::write(folder.join("adc.toml"), config).unwrap();
-    let arguments = ["run", "adc.toml", "--emulate", "--events", "200"];
-    let (mut child, mut lines) = started(folder, &arguments, "Recording");
-    let mut rest = String::new();
-    lines.read_to_string(&mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
-    assert!(rest.contains("200 complete, 0 incomplete, 200 on disk"), "{rest}");
-    let report = audit(&Run::open(only_run(folder)).unwrap()).unwrap();
-    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    let counted = record_emulated(folder, "adc.toml");
     // One packet of 16 is of settings.
-    assert_eq!(report.recomputed.sources[0][Entry::RecordsSkipped], 13);
+    assert_eq!(counted.sources[0][Entry::RecordsSkipped], 13);
     let decode =
         |hex, code| stdout(folder, &["decode", "adc.toml", "--source", "adc", "--hex", hex], code);
     let text = decode("c0000004 18000011 00008000 00000010", 0);
@@ -205,15 +198,8 @@ fn boards_on_connections_are_emulated_recorded_and_their_packets_shown() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("crates.toml"), CRATES).unwrap();
-    let arguments = ["run", "crates.toml", "--emulate", "--events", "200"];
-    let (mut child, mut lines) = started(folder, &arguments, "Recording");
-    let mut rest = String::new();
-    lines.read_to_string(&mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
-    assert!(rest.contains("200 complete, 0 incomplete, 200 on disk"), "{rest}");
-    let report = audit(&Run::open(only_run(folder)).unwrap()).unwrap();
-    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
-    assert!(report.recomputed.sources[0][Entry::RecordsSkipped] > 1, "{report:?}");
+    let counted = record_emulated(folder, "crates.toml");
+    assert!(counted.sources[0][Entry::RecordsSkipped] > 1, "{counted:?}");
 
     // The packets themselves: each board has a connection of its own to the port that they share.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -294,4 +280,17 @@ fn the_datagrams_of_a_capture_to_one_port_are_decoded() {
     assert!(text.contains("packet 3: the file ends within it"), "{text}");
     let text = stderr(folder, &decode[..4], 2);
     assert!(text.contains("--port"), "{text}");
+}
+
+/// Records 200 emulated events, all of which are complete. Returns what the run's frames count.
+fn record_emulated(folder: &Path, config: &str) -> Ledger {
+    let arguments = ["run", config, "--emulate", "--events", "200"];
+    let (mut child, mut lines) = started(folder, &arguments, "Recording");
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("200 complete, 0 incomplete, 200 on disk"), "{rest}");
+    let report = audit(&Run::open(only_run(folder)).unwrap()).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    report.recomputed
 }

@@ -73,7 +73,7 @@ impl<S: FolderStore> RunFiles<S> {
         self.files.closing.iter().any(|file| self.has_doubts(file))
     }
 
-    /// Whether that file, whose frames are held, has not all that was written to it.
+    /// Whether that file, whose frames are held, may lack some of what was written to it.
     pub(super) fn has_doubts(&self, file: &OpenFile) -> bool {
         file.attached.sync_failed && self.ledger.is_holding()
     }
