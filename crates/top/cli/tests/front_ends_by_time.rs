@@ -101,7 +101,11 @@ fn two_front_ends_and_a_board_are_events_by_their_times_and_an_idle_one_delays_n
     wait_for(&camera);
     send(200..300, false);
     wait_for(&trigger);
-    send(300..400, true);
+    // It is back before the others go on: behind them it would be late.
+    camera.send(at(300) + 16, &[300_u64 as u8; 90]).unwrap();
+    wait_while(|| camera.sources()[0].status().taken < camera.sources()[0].status().made);
+    send(300..301, false);
+    send(301..400, true);
     assert!(camera.close(LONG).is_confirmed() && trigger.close(LONG).is_confirmed());
     let code = interrupt(child);
     let mut rest = String::new();
