@@ -295,6 +295,9 @@ impl Pipeline {
             self.count_restarted(live, &cut);
             resolve_chains(&mut cut, &self.pool);
             self.waiting_fill.put(cut.payload_bytes);
+            for (column, &(lane, _)) in cut.columns.iter().zip(&self.lanes) {
+                self.chunk_use.framed(lane, column.payload_bytes);
+            }
             // The run's end closes events whatever they wait for.
             if !self.finished {
                 self.pausable.count_skew(live, &self.builder, (&cut, &self.lanes));
@@ -437,8 +440,8 @@ impl Pipeline {
     /// Frees the chunks of the ranges that frames have released; returns the number of ranges.
     fn take_released(&mut self) -> usize {
         let released = self.pool.take_released(std::mem::take(&mut self.released));
-        for span in &released {
-            self.chunk_use.done(&self.pool, span.offset, span.bytes);
+        for &span in &released {
+            self.chunk_use.released(&self.pool, span);
         }
         self.waiting_fill.take(released.iter().map(|span| span.bytes).sum());
         self.released = released;
@@ -649,7 +652,7 @@ mod tests {
     #[test]
     fn a_source_whose_connection_ends_or_begins_is_behind_nothing_that_came_before() {
         let (taken, waits, promises) = (vec![0; 2], vec![true; 2], vec![true; 2]);
-        let (held, awaited, behind) = (Arc::new(Held::new(2)), vec![false; 2], Vec::new());
+        let (held, awaited, behind) = (Arc::new(Held::new(2, None)), vec![false; 2], Vec::new());
         let (held_from, calms, is_calm) = (vec![u64::MAX; 2], 3, true);
         let mut pausable =
             Pausable { taken, waits, promises, held, awaited, held_from, behind, calms, is_calm };

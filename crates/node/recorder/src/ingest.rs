@@ -188,7 +188,7 @@ impl Ingest {
     /// A new chunk, if the source may have one and one is free.
     fn take_chunk(&mut self, account: usize) -> Option<Chunk> {
         let Account { source, share, .. } = self.accounts[account];
-        let has_share = self.held.of(source.0) < share;
+        let has_share = self.held.in_share(source.0) < share;
         let own = if has_share { self.pool.take() } else { None };
         let next = own.or_else(|| self.reserve.as_mut()?.take())?;
         self.held.took(source.0, 1);
@@ -245,7 +245,7 @@ impl Ingest {
     ) -> bool {
         let Account { source: SourceId(source), share, .. } = self.accounts[account];
         let count = bytes.div_ceil(self.pool.chunk_bytes() as u64);
-        let own = u64::from(self.held.of(source)) + count <= u64::from(share)
+        let own = u64::from(self.held.in_share(source)) + count <= u64::from(share)
             && self.pool.take_chain(bytes, chunks);
         let reserve = self.reserve.as_mut();
         let taken = own || reserve.is_some_and(|one| one.take_chain(count as usize, chunks));
@@ -313,7 +313,7 @@ impl Ingest {
     pub(crate) fn excess(&self, sources: &[(usize, u32)]) -> usize {
         let of_one = |&(account, _): &(usize, u32)| {
             let Account { source, share, .. } = self.accounts[account];
-            self.held.of(source.0).saturating_sub(share) as usize
+            self.held.in_share(source.0).saturating_sub(share) as usize
         };
         sources.iter().map(of_one).sum()
     }

@@ -22,6 +22,7 @@
 //! in it, only behind what was published, and only published bytes are read, until the chunk is
 //! given back.
 
+mod held;
 mod reserve;
 
 use std::collections::BTreeMap;
@@ -29,13 +30,14 @@ use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_builder::Span;
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
 
+pub(crate) use self::held::Held;
 pub(crate) use self::reserve::{RESERVES, Reserve};
 
 /// Populated when the pool is made; chunks are handed out from here first. More would slow down the
@@ -233,8 +235,9 @@ impl ChunkPool {
         self.share
     }
 
-    /// How many chunks each of so many sources that wait may hold: together half of all, so that
-    /// sources ahead leave memory for the others; but enough for a fragment of that length.
+    /// How many chunks each of so many sources that wait may hold ([`Held::in_share`]): together
+    /// half of all, so that sources ahead leave memory for the others; but enough for a fragment of
+    /// that length.
     pub(crate) fn share_of_waiting(&self, sources: usize, longest_bytes: u64) -> u32 {
         let half = self.chunk_count() as u64 / 2 / sources.max(1) as u64;
         let longest = longest_bytes.div_ceil(self.chunk_bytes as u64) + CHUNKS_BESIDE;
@@ -508,101 +511,6 @@ pub(crate) struct ChunkUse {
     freed: Vec<u32>,
 }
 
-/// What each source holds: receive agents increase the counts, the build agent decreases them. And
-/// what the build agent says of sources that are held.
-#[derive(Debug)]
-pub(crate) struct Held {
-    chunks: Box<[AtomicU32]>,
-    /// Of sources that wait: fragments that the build agent has not taken yet, and those that it
-    /// has taken and that are in no event.
-    passed_on: Box<[AtomicU32]>,
-    parked: Box<[AtomicU32]>,
-    /// Of each source, its connections that are held, or take chunks that are set aside.
-    connections: Box<[AtomicU32]>,
-    /// Of each source whose connection is held, whether the next event waits for it.
-    awaited: Box<[AtomicBool]>,
-    /// While no event is closed and not written yet, so that no memory will come free before
-    /// another one closes: which such time that is. Otherwise 0.
-    calm: AtomicU64,
-}
-
-impl Held {
-    pub(crate) fn new(source_count: usize) -> Self {
-        let zeros = || (0..source_count).map(|_| AtomicU32::new(0)).collect();
-        let (chunks, passed_on, parked) = (zeros(), zeros(), zeros());
-        let awaited = (0..source_count).map(|_| AtomicBool::new(false)).collect();
-        let calm = AtomicU64::new(0);
-        Self { chunks, passed_on, parked, connections: zeros(), awaited, calm }
-    }
-
-    pub(crate) fn of(&self, source: u32) -> u32 {
-        self.chunks[source as usize].load(Relaxed)
-    }
-
-    pub(crate) fn took(&self, source: u32, chunks: u32) {
-        self.chunks[source as usize].fetch_add(chunks, Relaxed);
-    }
-
-    pub(crate) fn gave(&self, source: u32, chunks: u32) {
-        self.chunks[source as usize].fetch_sub(chunks, Relaxed);
-    }
-
-    /// Fragments of a source that waits and that are in no event.
-    pub(crate) fn waiting(&self, source: u32) -> u32 {
-        // In this order: a fragment that is parked meanwhile counts twice, and not never.
-        let passed_on = self.passed_on[source as usize].load(Acquire);
-        passed_on.saturating_add(self.parked[source as usize].load(Relaxed))
-    }
-
-    /// A connection of a source is held from now on.
-    pub(crate) fn hold(&self, source: u32) {
-        self.connections[source as usize].fetch_add(1, Relaxed);
-    }
-
-    /// A connection of a source is no longer held.
-    pub(crate) fn release(&self, source: u32) {
-        self.connections[source as usize].fetch_sub(1, Relaxed);
-    }
-
-    /// Whether a connection of a source is held.
-    pub(crate) fn is_held(&self, source: u32) -> bool {
-        self.connections[source as usize].load(Relaxed) > 0
-    }
-
-    /// Whether the next event waits for a source whose connection is held.
-    pub(crate) fn is_awaited(&self, source: u32) -> bool {
-        self.awaited[source as usize].load(Relaxed)
-    }
-
-    /// The build agent says whether the next event waits for a source.
-    pub(crate) fn show_awaited(&self, source: u32, is_awaited: bool) {
-        self.awaited[source as usize].store(is_awaited, Relaxed);
-    }
-
-    /// The time in which nothing is on its way to the targets, or 0. What was freed before it is
-    /// free for who asks.
-    pub(crate) fn calm(&self) -> u64 {
-        self.calm.load(Acquire)
-    }
-
-    /// The build agent has given all memory back that can be, or not.
-    pub(crate) fn show_calm(&self, calm: u64) {
-        self.calm.store(calm, Release);
-    }
-
-    /// A fragment of a source that waits is passed on to the build agent.
-    pub(crate) fn passed_on(&self, source: u32) {
-        self.passed_on[source as usize].fetch_add(1, Relaxed);
-    }
-
-    /// The build agent has taken so many fragments of a source that waits, and `parked` are parked
-    /// now.
-    pub(crate) fn built(&self, source: u32, taken: u32, parked: usize) {
-        self.parked[source as usize].store(parked.try_into().unwrap_or(u32::MAX), Relaxed);
-        self.passed_on[source as usize].fetch_sub(taken, Release);
-    }
-}
-
 impl ChunkUse {
     /// Chunks of lanes that belong to these sources.
     pub(crate) fn new(pool: &ChunkPool, source_of: Vec<u32>, held: Arc<Held>) -> Self {
@@ -643,6 +551,18 @@ impl ChunkUse {
             self.owner[chunk] = lane;
             self.pending_bytes[chunk] = bytes as u32;
         }
+    }
+
+    /// So many bytes of a lane are in a frame.
+    pub(crate) fn framed(&self, lane: u32, bytes: u64) {
+        self.held.framed(self.source_of[lane as usize], bytes);
+    }
+
+    /// A frame no longer needs a range of bytes.
+    pub(crate) fn released(&mut self, pool: &ChunkPool, span: Span) {
+        let lane = self.owner[pool.chunk_of(span.offset) as usize];
+        self.held.released(self.source_of[lane as usize], span.bytes);
+        self.done(pool, span.offset, span.bytes);
     }
 
     /// Marks a fragment, or a range of bytes that may span chunks, as no longer needed.

@@ -146,17 +146,9 @@ impl Wiring {
         bind: &mut impl Bind,
         group: Group<'_>,
     ) -> Result<Arc<ChunkPool>, RecorderError> {
-        let Group { name, ring_name, bytes, longest_bytes, threads, endpoints, senders, .. } =
-            &group;
+        let Group { ring_name, threads, endpoints, senders, .. } = &group;
         let chunk_lanes = group.chunk_sources.len();
-        let mut memory = parts.memory(
-            &format!("{name}segments"),
-            *bytes,
-            chunk_lanes,
-            senders.iter().map(|sender| sender.sources.len()).sum(),
-            *longest_bytes,
-            &group.builder,
-        )?;
+        let mut memory = parts.memory(&group)?;
         if group.kind == Kind::Events {
             memory.reference = parts.config.reference().map(|source| source as u32);
         }
@@ -247,7 +239,7 @@ pub(crate) fn outside<'a>(
             let memory = SourceMemory {
                 pool: Arc::new(pool),
                 trains: None,
-                held: Arc::new(Held::new(config.ledger_count())),
+                held: Arc::new(Held::new(config.ledger_count(), None)),
                 live: Arc::clone(live),
                 batch_fragments: config.sizes.batch_fragments,
                 waiting_max: 0,
@@ -431,24 +423,22 @@ fn channel_links<'a>(
 }
 
 impl Parts<'_> {
-    /// A pool of `bytes` bytes, with fragments up to that length, for these lanes and sources.
-    fn memory(
-        &self,
-        name: &str,
-        bytes: u64,
-        lanes: usize,
-        sources: usize,
-        longest_bytes: u64,
-        builder: &BuilderConfig,
-    ) -> Result<SourceMemory, RecorderError> {
+    /// The pool of a group, and what is counted of it.
+    fn memory(&self, group: &Group<'_>) -> Result<SourceMemory, RecorderError> {
+        let Group { name, bytes, longest_bytes, chunk_sources, senders, builder, .. } = group;
         let Sizes { chunk_bytes_min, chunk_bytes_max, .. } = self.config.sizes;
         let chunks = chunk_bytes_min..=chunk_bytes_max;
-        let pool = ChunkPool::new(name, bytes, chunks, lanes, sources, longest_bytes);
+        let (name, lanes) = (format!("{name}segments"), chunk_sources.len());
+        let sources = senders.iter().map(|sender| sender.sources.len()).sum();
+        let pool = ChunkPool::new(&name, *bytes, chunks, lanes, sources, *longest_bytes);
         let what = "segment memory";
         let pool = Arc::new(pool.map_err(|source| RecorderError::System { what, source })?);
         self.live.add_fill(Arc::clone(pool.fill()));
+        let all_wait =
+            group.kind == Kind::Events && senders.iter().all(SenderConfig::is_connection);
+        let chunk_bytes = all_wait.then(|| pool.chunk_bytes());
         // Indexed by the numbers of the ledger.
-        let held = Arc::new(Held::new(self.config.ledger_count()));
+        let held = Arc::new(Held::new(self.config.ledger_count(), chunk_bytes));
         let batch_fragments = self.config.sizes.batch_fragments;
         // Some may be on their way when the builder says how many are parked.
         let waiting_max = (builder.parked_max / 4 * 3).try_into().unwrap_or(u32::MAX);

@@ -13,7 +13,7 @@ const CHUNKS: RangeInclusive<usize> = CHUNK_BYTES..=2 * CHUNK_BYTES;
 #[test]
 fn a_chunk_comes_back_when_its_source_has_moved_on_and_its_bytes_are_done() {
     let pool = ChunkPool::new("segments", 4 << 20, CHUNKS, 1, 1, 0).unwrap();
-    let held = Arc::new(Held::new(1));
+    let held = Arc::new(Held::new(1, None));
     let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
     let payload = vec![7_u8; 60_000];
     let mut chunk = pool.take().unwrap();
@@ -68,7 +68,7 @@ fn what_is_appended_stands_on_its_alignment() {
 #[test]
 fn a_fragment_of_many_parts_is_a_chain_of_chunks_until_it_is_done() {
     let pool = ChunkPool::new("segments", CHUNK_BYTES as u64 * 8, CHUNKS, 1, 1, 0).unwrap();
-    let held = Arc::new(Held::new(1));
+    let held = Arc::new(Held::new(1, None));
     let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
     // So that the chain's chunks are not in the order of their numbers.
     let mut first: Vec<_> = std::iter::from_fn(|| pool.take()).take(4).collect();
@@ -109,7 +109,8 @@ fn a_spent_pool_says_so() {
 #[test]
 fn a_columns_chunks_are_free_when_whoever_has_it_drops_it() {
     let pool = ChunkPool::new("segments", 512 << 10, 128 << 10..=256 << 10, 1, 1, 0).unwrap();
-    let (pool, held) = (Arc::new(pool), Arc::new(Held::new(1)));
+    let held = Arc::new(Held::new(1, Some(pool.chunk_bytes())));
+    let pool = Arc::new(pool);
     let mut chunks = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
     let mut cut = Cut::default();
     for byte in 0..2 {
@@ -203,5 +204,28 @@ fn what_is_set_aside_is_there_for_its_reserve_and_for_nobody_else() {
         drop(reserves);
         used.extend(std::iter::from_fn(|| pool.take()));
         assert_eq!(used.len(), CHUNKS_ALL, "nothing is set aside for nobody");
+    }
+}
+
+#[test]
+fn what_frames_fill_is_in_no_share_where_every_source_waits() {
+    let pool = ChunkPool::new("segments", CHUNK_BYTES as u64 * 8, CHUNKS, 2, 2, 0).unwrap();
+    for (chunk_bytes, in_share) in [(Some(pool.chunk_bytes()), 2), (None, 3)] {
+        let held = Arc::new(Held::new(2, chunk_bytes));
+        let mut used = ChunkUse::new(&pool, vec![0, 1], Arc::clone(&held));
+        let mut chunks = Vec::new();
+        assert!(pool.take_chain(CHUNK_BYTES as u64 * 2 + 1, &mut chunks));
+        held.took(1, 3);
+        let (offset, bytes) = (pool.link(&mut chunks), CHUNK_BYTES as u64 * 2 + 1);
+        used.arrived(&pool, 1, offset, bytes as u32);
+        assert_eq!(held.in_share(1), 3);
+        // A part of a chunk leaves it in the share.
+        used.framed(1, CHUNK_BYTES as u64 + 1);
+        assert_eq!((held.in_share(0), held.in_share(1)), (0, in_share));
+        used.framed(1, CHUNK_BYTES as u64);
+        let ranges: Vec<Span> = pool.ranges(Span { offset, bytes }).collect();
+        ranges.into_iter().for_each(|span| used.released(&pool, span));
+        used.give_back(&pool);
+        assert_eq!((held.of(1), held.in_share(1), pool.fill().level()), (0, 0, 0));
     }
 }
