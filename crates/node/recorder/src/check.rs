@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use catchment_builder::{SourceRole, TIMEOUT_NS_MIN, WINDOW_EVENTS_MIN};
@@ -11,7 +12,8 @@ use catchment_model::limits::{FRAGMENT_BYTES_MAX, FRAME_BYTES_MAX, SOURCES_MAX};
 use catchment_model::printable::{label_fault, name_fault};
 use catchment_model::units::{Bytes, Time};
 use catchment_net::{Network, check_cpu};
-use catchment_wire::Transport;
+use catchment_wire::layouts::{Layout, Layouts};
+use catchment_wire::{Protocol, Transport};
 
 use crate::budget::SystemMemory;
 use crate::builder_config::{builder_config, number_config};
@@ -350,6 +352,10 @@ fn check_connections<'a>(
     if let Some(SourceConfig { name, protocol: other, from, .. }) = first {
         let expected = format_args!("{:?}, as {name} has, which shares the port", other.name());
         require(other.name() == protocol, &format!("{path}.protocol"), expected, protocol)?;
+        let (layout, theirs) = (layout_of(&source.protocol), layout_of(other));
+        let name_of = |layout: Option<&'a Layout>| layout.map_or("", |layout| &layout.name);
+        let expected = format_args!("{:?}, as {name} has, which shares the port", name_of(theirs));
+        require(layout == theirs, &format!("{path}.layout"), expected, name_of(layout))?;
         let expected = format_args!("the networks of {name}, which shares the port");
         require(*from == source.from, &format!("{path}.from"), expected, "others")?;
     } else {
@@ -362,6 +368,11 @@ fn check_connections<'a>(
         require(same.is_none(), &format!("{path}.id"), expected, source.id.unwrap_or(0))?;
     }
     Ok(first.is_some())
+}
+
+/// The declaration of a protocol on connections.
+fn layout_of(protocol: &Arc<dyn Protocol>) -> Option<&Layout> {
+    protocol.declared().first().map(Layouts::layout)
 }
 
 /// Checks the properties common to sources and links; `path` is the key of the table.

@@ -3,7 +3,7 @@
 //! follows, so that the CPU of each side is known.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Bench;
 use crate::part::{Beside, Part};
+use crate::point::{folders_of, remove};
 use crate::search::{median, percentile};
 
 /// Fragments as they are.
@@ -155,6 +156,8 @@ impl Order {
 pub(crate) struct Pair {
     recorder: Recorder,
     front_ends: Beside,
+    /// Of its targets.
+    folders: Vec<PathBuf>,
     /// CPU time of the recorder's threads when the front-ends began.
     begin: Vec<ThreadTime>,
 }
@@ -189,12 +192,13 @@ impl Pair {
             config.frame.time_ns = 50_000_000;
         }
         change(&mut config);
+        let folders = folders_of(&config);
         let recorder = Recorder::start(config)?;
         let url = format!("catchment+tcp://{}", recorder.addresses()[0]);
         let mut front_ends = Part::FrontEnds(Order { url, ..order }).start()?;
         let Connected {} = front_ends.says()?;
         let begin = recorder.snapshot().threads;
-        Ok(Self { recorder, front_ends, begin })
+        Ok(Self { recorder, front_ends, folders, begin })
     }
 
     /// The run's folder.
@@ -221,10 +225,7 @@ impl Pair {
         if !is_confirmed || !balance.holds() || balance.lost_data() {
             bench.broken.push(format!("{what}: {ended:?}, {balance:?}"));
         }
-        // A run of which nothing is kept here has none.
-        if summary.folder.exists() {
-            std::fs::remove_dir_all(&summary.folder)?;
-        }
+        remove(&self.folders, &summary.folder)?;
         Ok(summary)
     }
 }

@@ -1,6 +1,6 @@
 //! One recording under a known load, measured and deleted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use catchment_config::{Alpha72, ConfigFileError, Hades90, High, Rate};
 use catchment_console::need_space;
@@ -170,6 +170,24 @@ pub(crate) fn measure_with(
     measure_in(bench, load, (rate, seconds), None, change)
 }
 
+/// The folders of a recorder's targets.
+pub(crate) fn folders_of(config: &RecorderConfig) -> Vec<PathBuf> {
+    let targets = config.targets();
+    targets.iter().filter_map(|target| target.place.folder().map(Path::to_path_buf)).collect()
+}
+
+/// Removes a run from these folders, and from where its summary says that it is.
+pub(crate) fn remove(folders: &[PathBuf], run: &Path) -> std::io::Result<()> {
+    let parts = folders.iter().map(|folder| folder.join(run.file_name().unwrap_or_default()));
+    // A run of which nothing is kept here has no folder.
+    for folder in parts.chain([run.to_owned()]).filter(|part| part.exists()) {
+        std::fs::remove_dir_all(folder)?;
+    }
+    // Those of further targets are the bench's own.
+    folders.iter().skip(1).for_each(|folder| drop(std::fs::remove_dir(folder)));
+    Ok(())
+}
+
 /// As [`measure_with`], where files are removed meanwhile: a target needs no more than that.
 ///
 /// # Errors
@@ -183,21 +201,14 @@ pub(crate) fn measure_in(
 ) -> anyhow::Result<Point> {
     let (mut high, bytes) = load.high(bench, rate, seconds)?;
     change(&mut high.recorder);
-    let targets = high.recorder.targets();
-    let folders: Vec<&Path> = targets.iter().filter_map(|target| target.place.folder()).collect();
+    let folders = folders_of(&high.recorder);
     let bytes = most_bytes.map_or(bytes, |most| bytes.min(most));
     need_space(&bench.scratch, bytes * folders.len() as u64)?;
     let mut emulator = high.emulator.expect("the preset has an emulator");
     emulator.seconds = Some(seconds);
     let made = !bench.scratch.exists();
     let recording = record(high.recorder, emulator, &bench.stop)?;
-    let name = recording.summary.folder.file_name().unwrap_or_default();
-    let parts = folders.iter().map(|folder| folder.join(name));
-    for folder in parts.chain([recording.summary.folder.clone()]).filter(|part| part.exists()) {
-        std::fs::remove_dir_all(folder)?;
-    }
-    // Those of further targets are the bench's own.
-    folders.iter().skip(1).for_each(|folder| drop(std::fs::remove_dir(folder)));
+    remove(&folders, &recording.summary.folder)?;
     if made {
         // Another program may record there by now: then the folder stays.
         std::fs::remove_dir(&bench.scratch).ok();

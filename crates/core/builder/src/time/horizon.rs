@@ -13,8 +13,9 @@
 //! | more than half of the senders claim times near each other | a new epoch: all follow |
 //! | neither, for two time-outs | out of step: its fragments are out of range |
 //!
-//! The run starts as soon as all clocks are settled and most of them agree; after a time-out, where
-//! most of those agree that advance; after two, with the largest set that agrees, be it of one.
+//! The run starts as soon as all clocks are settled and most of them agree (front-ends that are
+//! idle need not be; if all are, one value of each is enough); after a time-out, where most of those
+//! agree that advance; after two, with the largest set that agrees, be it of one.
 //!
 //! Front-ends ([`Promises`]) say what the quorum is while no port delivers. Their first times in a
 //! session are taken as they are, and no step of theirs is a claim: they may be sending again what
@@ -456,10 +457,14 @@ impl Horizon {
     /// Has the clocks stand where most of those that advance are; true if they do now. Without a
     /// majority after two time-outs, or at the end, where the most are that agree.
     fn start(&mut self, at_end: bool) -> bool {
-        let least = if at_end { 1 } else { SETTLED_VALUES };
+        let mut least = if at_end { 1 } else { SETTLED_VALUES };
         let is_settled = |voter: &Voter| voter.claim.is_some_and(|claim| claim.values >= least);
-        let mut those = self.voters.iter().enumerate().filter(|(_, voter)| voter.votes());
-        let all = those.all(|(index, one)| is_settled(one) || self.promises.is_absent(index));
+        let those = || self.voters.iter().enumerate().filter(|(_, voter)| voter.votes());
+        let all = those().all(|(index, one)| is_settled(one) || self.promises.is_absent(index));
+        // By their own word none of them will say more for now.
+        if all && !those().any(|(_, voter)| is_settled(voter)) {
+            least = 1;
+        }
         // Front-ends decide where no port delivers.
         let has_ports =
             self.voters.iter().any(|one| one.votes() && !one.promises && one.claim.is_some());

@@ -32,7 +32,9 @@ pub(crate) struct SpillParts {
 }
 
 impl SpillParts {
-    /// Spills the oldest of these frames: they are durable then, and counted. Returns how many.
+    /// Spills the oldest of these frames: they are durable then, and counted. Before that the spill
+    /// says from which number on what a folder shows may not be durable there, if it is so. Returns
+    /// how many.
     ///
     /// # Errors
     /// As much, if there is no room for the next one or the disk refuses, which is warned of.
@@ -40,6 +42,7 @@ impl SpillParts {
         &mut self,
         backlog: &mut Option<Backlog>,
         held: &VecDeque<Held>,
+        doubt: Option<u64>,
         ledger: &mut TargetLedger,
     ) -> Result<usize, usize> {
         let whole = held.iter().take_while(|held| held.frame.ledger.is_some()).count();
@@ -66,7 +69,10 @@ impl SpillParts {
             }
         }
         if let Some(backlog) = backlog.as_mut().filter(|_| count > 0) {
-            if let Err(error) = backlog.spill.sync(held.iter().take(count).map(|one| &one.frame)) {
+            let spill = &mut backlog.spill;
+            let said = doubt.map_or(Ok(()), |from| spill.set_doubt(from));
+            let frames = held.iter().take(count).map(|one| &one.frame);
+            if let Err(error) = said.and_then(|()| spill.sync(frames)) {
                 let text = format!("cannot sync the spill: {error}; frames wait in memory");
                 ledger.warn_once(text);
                 self.counts.set_refusing(true);
@@ -161,7 +167,8 @@ impl StoreTarget {
     /// Spills the oldest frames that are held. Returns how many.
     pub(super) fn spill_oldest(&mut self) -> usize {
         let Some(parts) = &mut self.spill else { return 0 };
-        let spilled = parts.spill(&mut self.backlog, self.nodes.spillable(), &mut self.ledger);
+        let spilled =
+            parts.spill(&mut self.backlog, self.nodes.spillable(), None, &mut self.ledger);
         let count = spilled.unwrap_or_else(|count| {
             self.spill_at_ns = self.now_ns + RETRY_NS;
             count

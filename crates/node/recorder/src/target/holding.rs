@@ -173,16 +173,23 @@ impl<S: FolderStore> Target<S> {
         self.files.ledger().look_at_spill(hangs);
     }
 
+    /// From which number on the folder may show frames that are not durable there, if it may.
+    fn doubted_from(&mut self) -> Option<u64> {
+        let durable = self.holding.as_ref()?.durable;
+        let shows_more = self.files.ledger().held().is_some_and(InFiles::is_doubted);
+        (shows_more || self.files.is_unconfirmed()).then_some(durable)
+    }
+
     /// Has the spill say it if the folder may show frames that are not durable there: whoever
     /// forwards them to it would believe in what it reads.
     fn doubt_folder(&mut self) {
+        let doubt = self.doubted_from();
         let Some(holding) = &mut self.holding else { return };
-        let Holding { backlog, durable, spill_at_ns, .. } = &mut **holding;
-        let shows_more = self.files.ledger().held().is_some_and(InFiles::is_doubted);
+        let Holding { backlog, spill_at_ns, .. } = &mut **holding;
         if let Some(backlog) = backlog
-            && (shows_more || self.files.is_unconfirmed())
+            && let Some(from) = doubt
             && self.now_ns >= *spill_at_ns
-            && let Err(error) = backlog.spill.set_doubt(*durable)
+            && let Err(error) = backlog.spill.set_doubt(from)
         {
             *spill_at_ns = self.now_ns + RETRY_NS;
             let text = format!("the spill does not say that the folder has failed: {error}");
@@ -328,9 +335,10 @@ impl<S: FolderStore> Target<S> {
     }
 
     fn spill_oldest(&mut self) -> u64 {
+        let doubt = self.doubted_from();
         let Some(holding) = &mut self.holding else { return 0 };
         let Holding { parts, backlog, held, .. } = &mut **holding;
-        let spilled = parts.spill(backlog, held, self.files.ledger());
+        let spilled = parts.spill(backlog, held, doubt, self.files.ledger());
         let count = spilled.unwrap_or_else(|count| {
             holding.spill_at_ns = self.now_ns + RETRY_NS;
             count

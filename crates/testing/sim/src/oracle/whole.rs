@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use catchment_builder::IncompletePolicy;
 use catchment_model::Entry;
 
 use super::Check;
@@ -55,6 +56,12 @@ impl Check<'_> {
         let recorded = &self.recorded.fragments[..self.outcome.plan.sources.len()];
         let any: BTreeSet<u64> = recorded.iter().flat_map(BTreeMap::keys).copied().collect();
         let plan = &self.outcome.plan;
+        // Without a required source that is idle an event is incomplete: that is why it is missing.
+        let drops = plan.config.build.incomplete == IncompletePolicy::Drop;
+        let is_dropped = |trigger: &u64| {
+            let mut required = (0..plan.sources.len()).filter(|&one| self.is_required(one));
+            drops && required.any(|one| plan.sources[one].part.idle.contains(trigger))
+        };
         // Where what names groups is not there, nobody knows whom its events expected.
         let has_names = plan.reference().is_none_or(|one| self.selected.sources[one]);
         let mut selected =
@@ -63,7 +70,8 @@ impl Check<'_> {
             && selected.all(|(source, recorded)| {
                 let sent = self.outcome.sent.sources[source].fragments.iter();
                 let sent = sent.map(|one| one.trigger);
-                let is_wanted = |trigger: &u64| !is_paused || any.contains(trigger);
+                let is_wanted =
+                    |trigger: &u64| !is_paused || any.contains(trigger) || is_dropped(trigger);
                 let sent: Vec<u64> = sent.filter(is_wanted).collect();
                 recorded.len() == sent.len()
                     && (plan.has_all(source, &sent, is_paused.then_some(&any))

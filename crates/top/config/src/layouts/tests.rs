@@ -107,6 +107,14 @@ fn sources_of_a_declared_stream_share_a_port_by_their_ids() {
     assert!(error.contains(expected), "{error}");
     let error = of("sub_event_id = 1", "sub_event_id = 1").unwrap_err().to_string();
     assert!(error.contains("an id other than that of a on the same port"), "{error}");
+    // One port understands one layout.
+    let other = layout.replace("\"one\"", "\"other\"");
+    let second = source("b", "sub_event_id = 2").replace("\"one\"", "\"other\"");
+    let text = [layout, &*other, &source("a", "sub_event_id = 1"), &second].concat();
+    let error = check(Path::new("run.toml"), &text).unwrap_err().to_string();
+    let expected =
+        "sources[1].layout: expected \"one\", as a has, which shares the port, got other";
+    assert!(error.contains(expected), "{error}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A front-end whose process began again just before the stop: what the others delivered is in the
-//! run, and it is missing there.
+//! Front-ends at the edges of a run that is built by time: one that says a single time and is idle,
+//! and one whose process began again just before the stop.
 
 use catchment_builder::{ClockConfig, Fragment, SourceNote, SourceRole, TimeConfig, TimeMatcher};
 use catchment_model::Entry;
@@ -16,8 +16,8 @@ fn send(rig: &mut Rig<TimeMatcher>, source: usize, event: u64) {
     rig.push(at(event), &[fragment]);
 }
 
-#[test]
-fn a_second_session_without_a_time_does_not_take_open_events_out_of_the_run() {
+/// Two required front-ends that have begun sessions.
+fn two_front_ends() -> Rig<TimeMatcher> {
     let config = settings(&[SourceRole::Required; 2], &[0, 1]);
     let time = TimeConfig::new(1_000, vec![ClockConfig::NS; 2], config.timeout_ns);
     let matcher = TimeMatcher::new(&config, &time).expect("settings that can be");
@@ -26,6 +26,24 @@ fn a_second_session_without_a_time_does_not_take_open_events_out_of_the_run() {
         rig.builder.note(BEGIN, source, SourceNote::Session { key_bits: 64 });
         rig.builder.note(BEGIN, source, SourceNote::Begin);
     }
+    rig
+}
+
+#[test]
+fn one_that_says_a_single_time_and_is_idle_begins_the_run() {
+    let mut rig = two_front_ends();
+    send(&mut rig, 0, 1);
+    rig.builder.note(at(1), 0, SourceNote::Idle(true));
+    rig.poll(at(1));
+    assert_eq!(rig.rows.len(), 0, "another one may know better");
+    rig.builder.note(at(1), 1, SourceNote::Idle(true));
+    rig.poll(at(1));
+    assert_eq!(rig.rows.len(), 1, "by their word no more will come");
+}
+
+#[test]
+fn a_second_session_without_a_time_does_not_take_open_events_out_of_the_run() {
+    let mut rig = two_front_ends();
     for event in 1..40 {
         if event == 20 {
             rig.builder.note(at(event), 1, SourceNote::Session { key_bits: 64 });
