@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
-use catchment_net::{Datagram, NetError};
+use catchment_net::{Datagram, NetError, Sent};
 use catchment_wire::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, PACKET_HEADER_BYTES, PacketEncoder, SUB_EVENT_DECODING,
     SUB_EVENT_HEADER_BYTES, SubEventHeader, TRAILER_BYTES,
@@ -95,7 +95,7 @@ impl Emulator {
         let has_boards = self.boards().next().is_some();
         let corrupt_bit = if has_boards { corrupt_any_bit } else { corrupt_bit };
         let schedule = Schedule::of(&self.config);
-        let mut outlet = Outlet::new(targets, *seed, faults, corrupt_bit)?;
+        let mut outlet = Outlet::new(targets, *seed, faults, corrupt_bit, stop)?;
         let boards = self.config.sources.iter().map(|source| source.board.as_ref());
         outlet.open_streams(targets, boards.map(|board| board.is_some_and(Board::is_stream)))?;
         let sent = send(*cpu, &schedule, Run::new(self, outlet), stop, live)?;
@@ -115,7 +115,7 @@ impl Emulator {
 struct Run<'a> {
     config: &'a EmulatorConfig,
     content: &'a Content,
-    outlet: Outlet,
+    outlet: Outlet<'a>,
     // With a water mark, one queue per source.
     queues: Vec<Queue>,
     // Without one, the packets of one source at a time, one after another: so much of the batch is
@@ -154,7 +154,7 @@ impl Queue {
 }
 
 impl<'a> Run<'a> {
-    fn new(emulator: &'a Emulator, outlet: Outlet) -> Self {
+    fn new(emulator: &'a Emulator, outlet: Outlet<'a>) -> Self {
         let config = &emulator.config;
         let alone = config.water_mark_bytes == 0;
         let queues = if alone { 0 } else { config.sources.len() };
@@ -455,6 +455,7 @@ impl Traffic for Run<'_> {
     }
 
     fn finish(&mut self) -> u64 {
+        self.outlet.begin_end();
         for source in 0..self.config.sources.len() as u32 {
             self.flush_one(source);
             self.outlet.release(source);
@@ -463,12 +464,12 @@ impl Traffic for Run<'_> {
         0
     }
 
-    fn outlet(&mut self) -> &mut Outlet {
-        &mut self.outlet
+    fn take_sent(&mut self) -> Sent {
+        self.outlet.take_sent()
     }
 }
 
-fn ship(outlet: &mut Outlet, source: u32, queue: &mut Queue, config: &EmulatorConfig) {
+fn ship(outlet: &mut Outlet<'_>, source: u32, queue: &mut Queue, config: &EmulatorConfig) {
     let encoder = PacketEncoder::resume(&mut queue.buffer, config.byte_order, queue.used);
     let packet = Datagram { offset: 0, bytes: encoder.finish() as u32 };
     outlet.ship(source, &queue.buffer, &[packet], queue.fragments);
@@ -546,8 +547,8 @@ mod tests {
         })
         .unwrap();
         let config = emulator.config();
-        let outlet = Outlet::new(&config.targets, 1, &config.faults, corrupt_bit).unwrap();
         let (stop, live) = (AtomicBool::new(false), EmulatorLive::default());
+        let outlet = Outlet::new(&config.targets, 1, &config.faults, corrupt_bit, &stop).unwrap();
         let pace = Pace::new(&Schedule::of(config));
         let mut sender = Sender::new(Run::new(&emulator, outlet), pace, &stop, &live);
         // Each tick's events are queued, and sent once the oldest of them has waited 0.5 ms.

@@ -65,7 +65,7 @@ impl LinkEmulator {
     ) -> Result<LinkEmulatorReport, EmulatorError> {
         let config = &self.config;
         let targets: Vec<_> = config.links.iter().map(|link| link.target).collect();
-        let mut outlet = Outlet::new(&targets, config.seed, &config.faults, corrupt_bit)?;
+        let mut outlet = Outlet::new(&targets, config.seed, &config.faults, corrupt_bit, stop)?;
         outlet.connect(&config.links)?;
         let first_slice = config.first_slice.unwrap_or_else(|| self.present());
         let run = Run::new(self, outlet, first_slice);
@@ -118,7 +118,7 @@ impl LinkEmulator {
 /// The state of a run.
 struct Run<'a> {
     emulator: &'a LinkEmulator,
-    outlet: Outlet,
+    outlet: Outlet<'a>,
     buffer: Box<[u8]>,
     // The current slice, and its next packet.
     slice: u64,
@@ -134,7 +134,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(emulator: &'a LinkEmulator, outlet: Outlet, slice: u64) -> Self {
+    fn new(emulator: &'a LinkEmulator, outlet: Outlet<'a>, slice: u64) -> Self {
         Self {
             emulator,
             outlet,
@@ -229,8 +229,8 @@ impl Traffic for Run<'_> {
         self.slice - slice
     }
 
-    fn outlet(&mut self) -> &mut Outlet {
-        &mut self.outlet
+    fn take_sent(&mut self) -> catchment_net::Sent {
+        self.outlet.take_sent()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Sends packets: injects faults and counts the result of each packet.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use catchment_frontend::{Frontend, Release};
 use catchment_net::{Datagram, NetError, Sent, UdpSender};
@@ -11,16 +12,17 @@ use crate::config::Faults;
 use crate::faults::{Fault, FaultPlan};
 use crate::link_config::EmulatedLink;
 use crate::report::SourceReport;
-use crate::stream::BoardStream;
+use crate::stream::{BoardStream, Waits};
 
 /// One sender for all sources, with their counts.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct Outlet<'a> {
     sender: UdpSender,
     /// By source, its session, if it has one; empty if none has.
     sessions: Vec<Option<Frontend>>,
     /// By source, its connection, if its packets follow each other on one; empty if none has one.
     streams: Vec<Option<BoardStream>>,
+    waits: Waits<'a>,
     plan: Option<FaultPlan>,
     sources: Vec<Source>,
     // The packets of one batch being sent, with injected faults.
@@ -48,17 +50,20 @@ struct Held {
     fragments: u64,
 }
 
-impl Outlet {
+impl<'a> Outlet<'a> {
+    /// One without sessions and connections of boards. These wait less once `stop` is set.
     pub fn new(
         targets: &[SocketAddr],
         seed: u64,
         faults: &Faults,
         corrupt_bit: CorruptBit,
+        stop: &'a AtomicBool,
     ) -> Result<Self, NetError> {
         Ok(Self {
             sender: UdpSender::connect(targets)?,
             sessions: Vec::new(),
             streams: Vec::new(),
+            waits: Waits::new(stop),
             plan: FaultPlan::new(seed, faults),
             sources: targets.iter().map(|_| Source::default()).collect(),
             queue: Vec::new(),
@@ -79,6 +84,11 @@ impl Outlet {
         };
         self.streams = targets.iter().zip(are_streams).map(open).collect::<Result<_, _>>()?;
         Ok(())
+    }
+
+    /// Nothing more is due: all that is left waits for recorders no longer than one packet may.
+    pub fn begin_end(&mut self) {
+        self.waits.end(Instant::now());
     }
 
     /// Ends the connections of boards, when what was sent over them has been read.
@@ -214,7 +224,7 @@ impl Outlet {
         self.spare = spare;
         // It ends its connection: nothing is lost behind it that is in no report.
         if let Some(Some(stream)) = self.streams.get_mut(source as usize) {
-            stream.end();
+            stream.end(&mut self.waits);
         }
     }
 
@@ -226,7 +236,7 @@ impl Outlet {
         let index = source as usize;
         let sent = match (self.sessions.get(index), self.streams.get_mut(index)) {
             (Some(Some(session)), _) => send_over(session, buffer, packets),
-            (_, Some(Some(stream))) => stream.send(buffer, packets),
+            (_, Some(Some(stream))) => stream.send(buffer, packets, &mut self.waits),
             _ => self.sender.send(index, buffer, packets),
         };
         let report = &mut self.sources[source as usize].report;
@@ -257,3 +267,36 @@ fn send_over(session: &Frontend, buffer: &[u8], packets: &[Datagram]) -> Sent {
 
 /// How long a packet waits for a recorder that takes nothing, and the end for the last one.
 const SESSION_WAITS: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::stream::PATIENCE;
+
+    #[test]
+    fn once_boards_have_waited_for_the_end_none_waits_any_more_or_connects_again() {
+        const BOARDS: u32 = 3;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let targets = [listener.local_addr().unwrap(); BOARDS as usize];
+        let stop = AtomicBool::new(false);
+        let faults = Faults::default();
+        let mut outlet = Outlet::new(&targets, 1, &faults, |_, bit| bit, &stop).unwrap();
+        outlet.open_streams(&targets, [true; BOARDS as usize].into_iter()).unwrap();
+        outlet.waits.end(Instant::now().checked_sub(PATIENCE).unwrap());
+        let (bytes, packet) = (vec![0; 1 << 20], Datagram { offset: 0, bytes: 1 << 20 });
+        for board in 0..BOARDS {
+            // Nobody reads, and so the sockets are full some time.
+            while outlet.report(board).packets_unsent == 0 {
+                outlet.ship(board, &bytes, &[packet], 1);
+            }
+            outlet.ship(board, &bytes, &[packet], 1);
+            assert_eq!(outlet.report(board).packets_unsent, 2);
+        }
+        outlet.end_streams();
+        let connections = listener.incoming().map_while(Result::ok).count();
+        assert_eq!(connections, BOARDS as usize);
+    }
+}

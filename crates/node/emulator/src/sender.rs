@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use catchment_agent::{Agent, Work};
+use catchment_net::Sent;
 
-use crate::outlet::Outlet;
 use crate::pace::Pace;
 use crate::report::EmulatorLive;
 
@@ -18,8 +18,8 @@ pub(crate) trait Traffic: Send {
     /// Sends the rest of what has begun; returns as [`Traffic::send`].
     fn finish(&mut self) -> u64;
 
-    /// Its outlet.
-    fn outlet(&mut self) -> &mut Outlet;
+    /// What it has sent since the last call.
+    fn take_sent(&mut self) -> Sent;
 }
 
 /// Sends until its schedule ends or it is told to stop.
@@ -45,7 +45,7 @@ impl<'a, T: Traffic> Sender<'a, T> {
     }
 
     fn count(&mut self, events: u64) {
-        let sent = self.traffic.outlet().take_sent();
+        let sent = self.traffic.take_sent();
         self.events += events;
         self.refused += sent.refused;
         self.live.add(events, sent.datagrams, sent.bytes, sent.refused);

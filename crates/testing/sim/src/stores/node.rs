@@ -53,6 +53,8 @@ pub(super) struct NodeLife {
     /// Of the disk of the newest writer.
     watches: Arc<parking_lot::Mutex<Vec<StoreWatch>>>,
     woken: Option<Arc<AtomicBool>>,
+    /// Until when its agents are not called.
+    held_until_ns: u64,
 }
 
 impl SimNode {
@@ -132,7 +134,17 @@ impl SimNode {
             is_blocked: false,
         };
         let (slots, woken) = (vec![receive], None);
-        self.life = Some(NodeLife { assembly, observer, slots, queues, port, watches, woken });
+        let held_until_ns = 0;
+        self.life = Some(NodeLife {
+            assembly,
+            observer,
+            slots,
+            queues,
+            port,
+            watches,
+            woken,
+            held_until_ns,
+        });
     }
 
     /// Its power fails.
@@ -158,7 +170,9 @@ impl SimNode {
 
     /// Its agents are not called until then.
     pub(super) fn hang(&mut self, until_ns: u64) {
-        for slot in self.life.iter_mut().flat_map(|life| &mut life.slots) {
+        let Some(life) = &mut self.life else { return };
+        life.held_until_ns = life.held_until_ns.max(until_ns);
+        for slot in &mut life.slots {
             slot.busy_ns = slot.busy_ns.max(until_ns);
         }
     }
@@ -186,11 +200,13 @@ impl SimNode {
     }
 
     /// Whether it has had nothing to write for as long as it keeps streams that nobody sends: what
-    /// earlier lives have left, or a writer that failed, is closed.
+    /// earlier lives have left, or a writer that failed, is closed. As at the node, time in which
+    /// its agents are not called does not count: a sender could not have been heard.
     pub(super) fn is_at_rest(&mut self, now_ns: u64) -> bool {
         let Some(life) = self.life.as_ref().filter(|_| !self.has_ended()) else { return true };
         let is_closed = |stream: &StreamSnapshot| stream.has_ended || stream.is_given_up;
-        let is_idle = life.slots.len() <= 1
+        let is_idle = now_ns >= life.held_until_ns
+            && life.slots.len() <= 1
             && !life.assembly.has_orders()
             && life.observer.snapshot().streams.iter().all(is_closed);
         let since_ns = *self.rests_ns.get_or_insert(now_ns);
@@ -329,3 +345,30 @@ const PER_POLL: usize = 64;
 const DISK_HANGS_NS: u64 = 120 * S;
 /// The disk of a node.
 const DISK_BYTES: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::BEGIN_NS;
+    use crate::stores::StoresPlan;
+
+    #[test]
+    fn a_node_does_not_rest_while_its_agents_are_not_called() {
+        let case = Case::stored(0);
+        let (plan, clock) = (StoresPlan::of(case), VirtualClock::at(BEGIN_NS));
+        let of_node = &plan.nodes[0];
+        let root = tempfile::tempdir().unwrap();
+        let mut node = SimNode::new((&case, of_node), (0, 0), &clock, root.path());
+        node.begin();
+        // It looks for what is not closed.
+        node.call(&mut case.chance("times")).unwrap();
+        let (held_ns, rest_ns) = (100 * S, of_node.close_after_ns + S);
+        assert!(!node.is_at_rest(BEGIN_NS));
+        node.hang(BEGIN_NS + held_ns);
+        assert!(!node.is_at_rest(BEGIN_NS + rest_ns));
+        for (now_ns, is_at_rest) in [(0, false), (rest_ns - 1, false), (rest_ns, true)] {
+            assert_eq!(node.is_at_rest(BEGIN_NS + held_ns + now_ns), is_at_rest, "{now_ns}");
+        }
+        assert!(node.has_rested);
+    }
+}
