@@ -8,6 +8,7 @@ use crate::frame::ColumnEntry;
 use crate::read_at::ReadAt;
 use crate::reader::{FileReader, OpenOptions};
 use crate::repair::repair;
+use crate::uncut::header_of_uncut;
 use crate::verify::{frame_ledger, verify_frame};
 
 /// Opens arbitrary bytes as a file, by TOC, by checkpoints and by walking, reads everything that
@@ -21,6 +22,7 @@ pub fn fuzz_file(data: &[u8]) {
         }
     }
     follow(data);
+    let _ = header_of_uncut(&data);
     if let Ok(plan) = repair(data, None)
         && let Some(closing) = plan.closing
     {

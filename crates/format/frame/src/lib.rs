@@ -135,6 +135,7 @@ mod schema;
 mod stored;
 mod toc;
 mod toc_reader;
+mod uncut;
 mod verify;
 mod walk;
 
@@ -185,6 +186,7 @@ pub use repair::{Closing, RepairPlan, close_behind, repair, sequences_missing};
 pub use schema::{Schema, SourceInfo};
 pub use stored::StoredColumn;
 pub use toc::{TocBuilder, TocFlags};
+pub use uncut::{Rewrite, header_of_uncut};
 pub use verify::{frame_ledger, verify_frame};
 pub use walk::{Skipped, SkippedReason, is_zero_between};
 

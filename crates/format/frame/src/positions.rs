@@ -101,15 +101,16 @@ impl Positions {
         }
     }
 
-    /// Raises each record to that of others, where it is lower.
+    /// Raises each record to that of others, where it is lower, and leaves out those of sessions
+    /// that the others have forgotten: how far these came is not known any more.
     pub fn raise_to(&mut self, newer: &Self) {
-        for record in &mut self.records {
-            let same = |one: &&Position| {
-                (one.source, one.what, one.session) == (record.source, record.what, record.session)
-            };
-            let newest = newer.records.iter().find(same).map(|one| one.position);
+        self.records.retain_mut(|record| {
+            let Position { source, what, session, .. } = *record;
+            let newest = newer.of(source, what, session);
             record.position = record.position.max(newest.unwrap_or(0));
-        }
+            let is_like = |one: &&Position| (one.source, one.what) == (source, what);
+            newest.is_some() || newer.records.iter().filter(is_like).count() < SESSIONS_MAX
+        });
     }
 
     /// The position of a session of a source, if it is known.
@@ -164,5 +165,19 @@ mod tests {
         let sessions = newest.records().iter().filter(|one| one.source == 1);
         let sessions: Vec<u64> = sessions.map(|one| one.session).collect();
         assert_eq!(sessions, [106, 107, 108, 109]);
+    }
+
+    #[test]
+    fn what_is_stated_again_does_not_fall_and_brings_no_forgotten_session_back() {
+        let (mut newest, mut again) = (Positions::default(), Positions::default());
+        newest.add(&[link(1, 1, 24), link(2, 5, 7)]);
+        again.add(&[link(1, 1, 15), link(2, 5, 3), link(3, 9, 2)]);
+        again.raise_to(&newest);
+        assert_eq!(again.records(), [link(1, 1, 24), link(2, 5, 7), link(3, 9, 2)]);
+        (2..6).for_each(|session| newest.add(&[link(1, session, 1)]));
+        let mut again = Positions::default();
+        again.add(&[link(1, 1, 15), link(1, 4, 0), link(2, 5, 3)]);
+        again.raise_to(&newest);
+        assert_eq!(again.records(), [link(1, 4, 1), link(2, 5, 7)]);
     }
 }

@@ -169,7 +169,13 @@ impl Settlement {
         self.set(Fate::Syncing(file), Fate::Settled);
         if self.frames.first().is_some_and(|first| first.fate == Fate::Settled) {
             let Unsettled { end, positions, .. } = self.frames.remove(0);
-            self.live.link_positions.settled(self.target, end, positions.records());
+            // A frame that was begun behind those of a session may have some of the one before.
+            let is_newest = |one: &&Position| {
+                let newest = self.newest.newest(one.source, one.what);
+                newest.is_none_or(|newest| newest.session == one.session)
+            };
+            let told: Vec<_> = positions.records().iter().filter(is_newest).copied().collect();
+            self.live.link_positions.settled(self.target, end, &told);
         }
     }
 
@@ -272,6 +278,7 @@ mod tests {
         live: Arc<Live>,
         settlement: Settlement,
         sequence: u64,
+        session: u64,
     }
 
     const FILE: StoreFile = StoreFile { store: 0, id: FileId(1) };
@@ -284,7 +291,7 @@ mod tests {
             let source = SourceConfig { protocol, ..source };
             let live = Arc::new(Live::new(&RecorderConfig::new("".into(), vec![source])));
             let settlement = Settlement::of(&live, 0).expect("there is a link source");
-            Self { live, settlement, sequence: 0 }
+            Self { live, settlement, sequence: 0, session: 5 }
         }
 
         /// The next frame, which decides up to ten times its number plus ten.
@@ -292,8 +299,8 @@ mod tests {
             let info = FrameInfo { sequence: self.sequence, ..FrameInfo::EMPTY };
             self.sequence += 1;
             let position = 10 * self.sequence;
-            let what = Position::LINK;
-            (info, [Position { source: 0, what, session: 5, position }].into())
+            let (what, session) = (Position::LINK, self.session);
+            (info, [Position { source: 0, what, session, position }].into())
         }
 
         fn begin(&mut self) -> BegunFrame {
@@ -311,10 +318,11 @@ mod tests {
             self.settlement.synced(file);
         }
 
+        /// Of the newest session.
         fn durable(&self) -> u64 {
             let mut durable = 0;
             self.live.link_positions.read(&mut |source, session, position| {
-                assert_eq!((source, session), (SourceId(0), 5));
+                assert_eq!((source, session), (SourceId(0), self.session));
                 durable = position;
             });
             durable
@@ -392,6 +400,38 @@ mod tests {
         rig.settlement.recorded(&next, NEXT, 2);
         rig.sync(NEXT);
         assert_eq!((rig.durable(), rig.settlement.has_carried()), (20, false));
+    }
+
+    #[test]
+    fn what_is_removed_brings_no_session_back_that_four_have_followed() {
+        let mut rig = Rig::new();
+        rig.recorded(FILE);
+        rig.recorded(NEXT);
+        for session in 6..=9 {
+            rig.session = session;
+            rig.recorded(NEXT);
+        }
+        rig.settlement.removed(FILE, 1);
+        // Of session 5 this would be 10 behind 20.
+        let next = rig.begin();
+        assert_eq!((next.positions.len(), next.positions[0].session), (1, 9));
+    }
+
+    #[test]
+    fn a_position_of_a_session_that_was_followed_does_not_hide_that_of_the_newest() {
+        let mut rig = Rig::new();
+        rig.recorded(FILE);
+        rig.session = 6;
+        rig.recorded(NEXT);
+        rig.sync(FILE);
+        rig.sync(NEXT);
+        rig.settlement.removed(FILE, 1);
+        let info = FrameInfo { sequence: 2, ..FrameInfo::EMPTY };
+        let frame = rig.settlement.begin(&info, &Arc::default());
+        assert_eq!((frame.positions[0].session, frame.positions[0].position), (5, 10));
+        rig.settlement.recorded(&frame, NEXT, 2);
+        rig.sync(NEXT);
+        assert_eq!((rig.durable(), rig.live.link_positions.frames_settled()), (20, 3));
     }
 
     #[test]

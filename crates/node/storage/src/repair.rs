@@ -2,8 +2,8 @@
 //!
 //! A file that is closed and whole is never opened for writing. In any other, only the part after
 //! the last whole frame is overwritten, and the file is cut there; frames are never touched. An
-//! interrupted repair can be run again. A lost header is rebuilt from another file of the run
-//! ([`crate::restore`]); if that is impossible, the file is left as it is.
+//! interrupted repair can be run again. A lost header is rebuilt from the TOC or from another file
+//! of the run ([`crate::restore`]); if that is impossible, the file is left as it is.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ pub struct FileRepair {
     pub path: PathBuf,
     /// The action taken.
     pub outcome: Outcome,
-    /// The file of the run from which its lost header was rebuilt.
+    /// The file of the run from which its lost header was rebuilt: itself, if its TOC had a copy.
     pub header_from: Option<PathBuf>,
     /// The number of whole frames.
     pub frames: u64,

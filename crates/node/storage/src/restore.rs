@@ -1,6 +1,7 @@
 //! Rebuilding the header of a file, if it is lost and frames follow it.
 //!
-//! All files of a run have the same header except for three things: the index, which the run's list
+//! A file that was closed and not cut has a copy in its TOC. Otherwise another file is needed: all
+//! files of a run have the same header except for three things: the index, which the run's list
 //! of files or the file's name gives; the random number, which is in every frame; and the time at
 //! which the file was begun, which is set to its first frame's time. The rest comes from another
 //! file of the run.
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
     ColumnKind, FILE_LIST_NAME, FileHeader, FileReader, FrameError, FrameKind, Headless, Numbering,
+    Rewrite, header_of_uncut,
 };
 
 use crate::error::StorageError;
@@ -51,8 +53,8 @@ impl<'a> Sibling<'a> {
 }
 
 impl Lost {
-    /// Writes the header again. Returns the file from which it was made, or why it cannot be made;
-    /// then nothing was written.
+    /// Writes the header again. Returns the file from which it was made, which may be this one, or
+    /// why it cannot be made; then nothing was written.
     ///
     /// # Errors
     /// The system refuses.
@@ -61,14 +63,21 @@ impl Lost {
         siblings: &[Sibling<'_>],
     ) -> Result<Result<PathBuf, String>, StorageError> {
         let file = ReadFile::open(&self.path)?;
-        let (header, from) = match self.header(&file, siblings) {
+        let of_siblings = || -> Result<_, String> {
+            let (bytes, from) = self.header(&file, siblings)?;
+            Ok((vec![Rewrite { offset: 0, bytes }], from))
+        };
+        let own = header_of_uncut(&file).map(|rewrites| (rewrites, self.path.clone()));
+        let (rewrites, from) = match own.map_or_else(of_siblings, Ok) {
             Ok(made) => made,
             Err(why) => return Ok(Err(self.say(&why))),
         };
         drop(file);
         let file = EditFile::open(&self.path)?;
-        file.write_at(0, &header)?;
-        file.sync()?;
+        for Rewrite { offset, bytes } in rewrites {
+            file.write_at(offset, &bytes)?;
+            file.sync()?;
+        }
         Ok(Ok(from))
     }
 

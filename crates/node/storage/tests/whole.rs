@@ -321,6 +321,40 @@ fn a_lost_header_is_made_again_from_another_file_of_the_run() {
 }
 
 #[test]
+fn a_file_that_was_not_cut_has_its_header_in_its_toc_and_a_frame_in_its_place_goes_back() {
+    for (is_gone, is_whole) in [(true, true), (false, true), (true, false)] {
+        let made = Recipe { files: vec![vec![2, 2, 2]], ..Recipe::default() }.make();
+        let path = &made.files[0];
+        let before = std::fs::read(path).expect("reads");
+        let mut bytes = before.clone();
+        // A writer that was killed before it cut its file leaves zeros, here more than are looked
+        // at together. The disk has put the second frame at the beginning.
+        bytes.resize(bytes.len() + (3 << 20), 0);
+        let frame = made.frames[0][1].0;
+        assert_eq!((frame.frame_bytes, made.frames[0][0].0.offset), (4_096, 4_096));
+        let place = frame.offset as usize..(frame.offset + frame.frame_bytes) as usize;
+        bytes.copy_within(place.clone(), 0);
+        if is_gone {
+            bytes[place.clone()].fill(0);
+        }
+        if !is_whole {
+            let largest = made.frames[0][1].1.iter().max_by_key(|entry| entry.stored_bytes);
+            bytes[largest.expect("columns").offset as usize] ^= 1;
+        }
+        std::fs::write(path, &bytes).expect("writes");
+        let report = repair(made.path()).expect("repairs");
+        let file = &report.files[0];
+        assert_eq!((&file.outcome, file.frames, file.events), (&Outcome::Closed, 3, 6));
+        assert_eq!(file.header_from.as_ref(), Some(path));
+        let after = std::fs::read(path).expect("reads");
+        // One that is not whole is written nowhere.
+        let is_there = after[place.clone()] == before[place.clone()];
+        assert_eq!((is_there, file.damaged.is_empty()), (is_whole, is_whole), "{file:?}");
+        assert!(!is_whole || after == before);
+    }
+}
+
+#[test]
 fn a_file_whose_header_cannot_be_had_again_is_never_called_deletable() {
     // No other file of the run.
     let made = Recipe { files: vec![vec![2, 2]], unclosed: true, ..Recipe::default() }.make();

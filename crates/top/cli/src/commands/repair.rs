@@ -84,7 +84,10 @@ fn print(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
     };
     out.say(format_args!("{}: {outcome}, {}", file.path.display(), contents(file)))?;
     if let Some(from) = &file.header_from {
-        let from = from.display();
+        let from = match *from == file.path {
+            true => "its table of contents".to_owned(),
+            false => from.display().to_string(),
+        };
         out.say(format_args!("  its header was lost and was made again from {from}"))?;
     }
     if file.skipped_bytes > 0 {
