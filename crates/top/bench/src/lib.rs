@@ -96,7 +96,7 @@ enum Name {
     Codecs,
     /// ligo-1000 recorded at the highest rate that loses nothing; trends' cost; a follower's
     LigoRecord,
-    /// hades-90 to one folder, to two, and to none
+    /// hades-90 to folders, storage nodes, both and none, also while they are frozen or pause
     Targets,
     /// Frames to a storage node on this machine, and to its disk
     Store,

@@ -98,7 +98,9 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<(Section, Vec<Sha
     );
     let section = Section::new("Builders that share storage nodes", table).note(
         "Runs one behind the other without a pause, of some 5 s each; nodes are processes on this \
-         machine. Bytes/s: of all builders, until all is durable; median. CPU: of all builders, of \
+         machine, and each builder is what a recorder has behind its builder, in a thread of the \
+         bench: with links, datagrams and namespaces the same is `make test-long ARGS=shared`. \
+         Bytes/s: of all builders, until all is durable; median. CPU: of all builders, of \
          all nodes, and their sum, percent of one. Each builder and each node has 192 MiB. \
          Imbalance: of the node whose bytes, over all runs, are farthest from the mean. Every \
          fragment was durable in every run.",

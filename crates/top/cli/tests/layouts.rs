@@ -94,6 +94,12 @@ fn a_packet_is_shown_field_by_field_and_what_is_left_over() {
     }
     let text = stderr(folder, &["decode", &example("minimal.toml"), "--hex", "00"], 2);
     assert!(text.contains("expected a file with [[layouts]], got none"), "{text}");
+    // A layout is tried before there is a source.
+    let boards = std::fs::read_to_string(path).unwrap();
+    let layouts = boards.find("[[layouts]]").unwrap()..boards.find("[[sources]]").unwrap();
+    std::fs::write(folder.join("trb.toml"), &boards[layouts]).unwrap();
+    let text = stdout(folder, &["decode", "trb.toml", "--hex", PACKET], 0);
+    assert!(text.contains("accepted: 2 fragments, nothing left over"), "{text}");
 }
 
 #[test]

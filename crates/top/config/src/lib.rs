@@ -97,6 +97,17 @@ pub fn load(path: &Path) -> Result<High, ConfigFileError> {
     Ok(high)
 }
 
+/// Reads and checks the declared layouts of a file, which needs no sources for that.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_layouts(path: &Path) -> Result<Vec<Layouts>, ConfigFileError> {
+    let text = read(path)?;
+    let located = Located::parse(path, &text)?;
+    let low: Low = located.read()?;
+    layouts::layouts(&located, &low.layouts)
+}
+
 fn read(path: &Path) -> Result<String, ConfigFileError> {
     std::fs::read_to_string(path).map_err(|error| ConfigFileError {
         file: path.to_owned(),

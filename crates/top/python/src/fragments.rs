@@ -23,22 +23,26 @@ use crate::views::{Backing, Joined, Memory, copied, owned};
 /// sixteenth of that at least, otherwise a copy.
 #[pyclass(frozen, sequence, module = "catchment")]
 pub(crate) struct Fragments {
-    source: String,
-    /// What the source says of its payload, where it says more than bytes.
-    payload: Option<PayloadType>,
+    about: About,
     memory: Py<Memory>,
     rows: Range<usize>,
 }
 
+/// What a run says of a source.
+#[derive(Clone, Default)]
+pub(crate) struct About {
+    name: String,
+    /// The type of its payload, where it is more than bytes.
+    pub(crate) payload: Option<PayloadType>,
+    /// Whether its fragments have times of their own.
+    has_times: bool,
+}
+
 impl Fragments {
-    /// All rows of one frame's column; `about` says what source it is of.
-    pub(crate) fn of_frame(
-        py: Python<'_>,
-        (source, payload): (String, Option<PayloadType>),
-        part: FragmentRows,
-    ) -> PyResult<Self> {
+    /// All rows of one frame's column, of that source.
+    pub(crate) fn of_frame(py: Python<'_>, about: About, part: FragmentRows) -> PyResult<Self> {
         let memory = Memory::new(py, Backing::Column(part.column))?;
-        Ok(Self { source, payload, memory, rows: part.rows })
+        Ok(Self { about, memory, rows: part.rows })
     }
 
     /// The rows of the selected events. Rows of one frame that follow each other, and are not few,
@@ -49,7 +53,7 @@ impl Fragments {
         source: SourceId,
         select: SelectEvents,
     ) -> PyResult<Self> {
-        let (name, payload) = about(run, source);
+        let about = about(run, source);
         let backing =
             py.detach(|| collect(run, source, select)).map_err(crate::errors::python_error)?;
         let (backing, rows) = match backing {
@@ -59,7 +63,7 @@ impl Fragments {
                 (Backing::Joined(joined), rows)
             }
         };
-        Ok(Self { source: name, payload, memory: Memory::new(py, backing)?, rows })
+        Ok(Self { about, memory: Memory::new(py, backing)?, rows })
     }
 
     fn data_range(&self) -> Range<usize> {
@@ -86,7 +90,7 @@ impl Fragments {
     /// The source's name.
     #[getter]
     fn source(&self) -> &str {
-        &self.source
+        &self.about.name
     }
 
     /// Keys of the events, shape (n,), uint64.
@@ -133,8 +137,10 @@ impl Fragments {
     /// Each fragment's own time in nanoseconds, (n,), uint64, 0 without one; None by number.
     #[getter]
     fn times<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u64>>> {
+        // A frame in which the source was silent has no column of them.
         let times_ns = self.memory.get().0.times_ns();
-        Some(owned(py, times_ns.get(self.rows.clone()).filter(|_| !times_ns.is_empty())?.to_vec()))
+        let time_ns = |row: usize| times_ns.get(row).copied().unwrap_or(0);
+        self.about.has_times.then(|| owned(py, self.rows.clone().map(time_ns).collect()))
     }
 
     /// What never came, zeros in `data`: row, offset in the fragment, bytes; (n, 3), int64.
@@ -163,7 +169,7 @@ impl Fragments {
     /// (empty if fragments differ in length) and `skip`, the bytes before it; or None.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.payload.as_ref().map(|payload| payload_dict(py, payload)).transpose()
+        self.about.payload.as_ref().map(|payload| payload_dict(py, payload)).transpose()
     }
 
     /// The fragments as one array of the source's own type, shape (n, ...), without a copy where
@@ -190,9 +196,8 @@ impl Fragments {
             Index::One(row) => return this.fragment(py, start + row).into_bound_py_any(py),
             Index::Some(slice) => adjacent(&slice, "fragments")?,
         };
-        let (source, payload) = (this.source.clone(), this.payload.clone());
         let (memory, rows) = (this.memory.clone_ref(py), start + slice.start..start + slice.end);
-        Self { source, payload, memory, rows }.into_bound_py_any(py)
+        Self { about: this.about.clone(), memory, rows }.into_bound_py_any(py)
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> FragmentIterator {
@@ -204,7 +209,7 @@ impl Fragments {
         let bytes = self.data_range().len();
         format!(
             "<catchment.Fragments of '{}': {} rows, {bytes} bytes>",
-            self.source,
+            self.about.name,
             self.rows.len()
         )
     }
@@ -241,13 +246,12 @@ pub(crate) fn fragment(
     row: usize,
 ) -> PyResult<Option<Bound<'_, PyArray1<u8>>>> {
     let (backing, rows) = (Backing::Column(column), row..row + 1);
-    let one =
-        Fragments { source: String::new(), payload: None, memory: Memory::new(py, backing)?, rows };
+    let one = Fragments { about: About::default(), memory: Memory::new(py, backing)?, rows };
     Ok(one.fragment(py, row))
 }
 
-/// Name and type of a source.
-pub(crate) fn about(run: &Run, source: SourceId) -> (String, Option<PayloadType>) {
+/// What a run says of a source.
+pub(crate) fn about(run: &Run, source: SourceId) -> About {
     let schema = &run.header().schema;
     let id = schema.column(Some(source), &ColumnKind::FragmentPayload);
     let column = schema.columns.iter().find(|column| Some(column.id) == id);
@@ -255,7 +259,8 @@ pub(crate) fn about(run: &Run, source: SourceId) -> (String, Option<PayloadType>
         payload.dtype != Dtype::U8 || !payload.shape.is_empty() || payload.skip > 0
     };
     let payload = column.and_then(ColumnInfo::payload_type).filter(typed);
-    (run.sources()[source.index()].name.clone(), payload)
+    let has_times = schema.column(Some(source), &ColumnKind::FragmentTime).is_some();
+    About { name: run.sources()[source.index()].name.clone(), payload, has_times }
 }
 
 pub(crate) fn payload_dict<'py>(

@@ -289,7 +289,7 @@ impl Source {
     /// What it says of its payload, as `Fragments.payload` does.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let (_, payload) = about(&*self.open.run()?, self.id);
+        let payload = about(&*self.open.run()?, self.id).payload;
         payload.as_ref().map(|payload| payload_dict(py, payload)).transpose()
     }
 

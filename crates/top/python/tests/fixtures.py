@@ -89,11 +89,11 @@ def free_port() -> int:
             return port
 
 
-def catchment_command(*arguments: str) -> dict[str, Any]:
-    """Run the installed command, and return the object that it prints."""
+def catchment_command(*arguments: str, status: int = 0) -> dict[str, Any]:
+    """Run the installed command, which ends so, and return the object that it prints."""
     command = [sys.executable, "-m", "catchment", *arguments, "--json"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     return said
 

@@ -51,3 +51,30 @@ def test_times_of_emulated_boards_are_near_their_events(tmp_path: Path) -> None:
         assert np.min(apart, axis=0).tolist() == [0] * 400
         assert 0 < np.max(apart) <= 108
         assert (np.diff(run["board-2"].fragments().offsets) == 120).all()
+
+
+def test_a_board_that_dies_has_its_times_all_the_same(tmp_path: Path) -> None:
+    config = tmp_path / "boards.toml"
+    # The last frames have nothing of it.
+    dies = "[frame]\ntime = \"20 ms\"\n[emulator.faults.kill]\nsource = 1\nevent = 100\n"
+    text = (CONFIG + dies).replace("1 min", "1 s")
+    config.write_text(text.format(folder=tmp_path / "runs"))
+    catchment_command("run", str(config), "--emulate", "--events", "4000", status=3)
+    (folder,) = (path for path in (tmp_path / "runs").iterdir() if path.name != ".catchment")
+    with catchment.open(folder) as run:
+        name = list(run.sources)[1]
+        fragments = run[name].fragments()
+        valid = fragments.valid
+        assert 0 < valid.sum() < len(valid)
+        assert not valid[-1]
+        frames = run.frames()
+        assert len(frames) > 1
+        times = fragments.times
+        assert times is not None
+        assert len(times) == len(valid)
+        assert (times[~valid] == 0).all()
+        apart = (times - fragments.keys).view(np.int64)[valid]
+        assert ((apart >= 0) & (apart <= 108)).all()
+        last = frames[-1][name]
+        assert last.times is not None
+        assert last.times.tolist() == [0] * len(last.valid)

@@ -14,8 +14,8 @@
 //! | neither, for two time-outs | out of step: its fragments are out of range |
 //!
 //! The run starts as soon as all clocks are settled and most of them agree (front-ends that are
-//! idle need not be; if all are, one value of each is enough); after a time-out, where most of those
-//! agree that advance; after two, with the largest set that agrees, be it of one.
+//! idle need not be; if all are, one value of each is enough); after a time-out, where most of
+//! those agree that advance; after two, with the largest set that agrees, be it of one.
 //!
 //! Front-ends ([`Promises`]) say what the quorum is while no port delivers. Their first times in a
 //! session are taken as they are, and no step of theirs is a claim: they may be sending again what

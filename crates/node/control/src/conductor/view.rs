@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use catchment_model::Utc;
+use catchment_model::units::Bytes;
 use catchment_run::{Command, State};
 
 use super::Conductor;
@@ -75,14 +76,14 @@ impl Conductor {
         }
     }
 
-    fn offers(&self, run: Option<u64>) -> Vec<api::CommandOffer> {
+    fn offers(&self, run: Option<u64>, targets: &[api::Target]) -> Vec<api::CommandOffer> {
         if self.shared.settings.read_only {
             return Vec::new();
         }
         let is_store = self.shared.storing.is_some();
         let legal = self.control.legal().into_iter();
         let legal = legal.filter(|one| !is_store || *one == Command::Shutdown);
-        legal.map(|one| offer(one, run)).collect()
+        legal.map(|one| offer(one, run, targets)).collect()
     }
 
     fn alarm_list(&self) -> Vec<api::Alarm> {
@@ -141,7 +142,7 @@ impl Conductor {
                 since: Utc(one.since_ns).to_string(),
                 waiting_for: one.waiting_for.into_iter().map(str::to_owned).collect(),
             }),
-            commands: self.offers(number),
+            commands: self.offers(number, &meaning.targets),
             emulated: run.map_or(self.configuration.emulates(), |active| active.emulated),
             run: run.zip(snapshot).map(|(active, snapshot)| run_now(active, snapshot, now_ns)),
             rates: meaning.rates.clone(),
@@ -193,16 +194,32 @@ fn run_now(active: &Active, snapshot: &catchment_recorder::Snapshot, now_ns: u64
     }
 }
 
+/// What the end of a run costs: storage nodes that take nothing are not waited for.
+fn at_end(targets: &[api::Target]) -> String {
+    let is_away = |target: &&api::Target| {
+        let takes_nothing = ["away", "fault"].contains(&target.state.as_str());
+        target.node.is_some() && target.required && takes_nothing && target.queue.level_bytes > 0
+    };
+    let costs = targets.iter().filter(is_away).map(|target| {
+        let (bytes, name) = (Bytes(target.queue.level_bytes), &target.name);
+        format!(" {bytes} wait in memory for {name}: what it does not take soon is lost then.")
+    });
+    costs.collect()
+}
+
 /// A command as the page offers it: with a question if it has serious consequences.
-fn offer(command: Command, run: Option<u64>) -> api::CommandOffer {
+fn offer(command: Command, run: Option<u64>, targets: &[api::Target]) -> api::CommandOffer {
     let confirm = match (command, run) {
-        (Command::Stop, Some(run)) => Some(format!("Ends run {run} for everybody.")),
+        (Command::Stop, Some(run)) => {
+            Some(format!("Ends run {run} for everybody.{}", at_end(targets)))
+        }
         (Command::Pause, Some(run)) => {
             Some(format!("Data that come are discarded until run {run} is resumed."))
         }
         (Command::Reset, Some(run)) => Some(format!("Ends run {run} and forgets the fault.")),
         (Command::Shutdown, _) => {
-            Some("Ends the run and the program: this page goes with it.".into())
+            let costs = at_end(targets);
+            Some(format!("Ends the run and the program: this page goes with it.{costs}"))
         }
         _ => None,
     };
@@ -237,5 +254,31 @@ fn alarm_counts(list: &api::AlarmList) -> api::AlarmCounts {
         critical: of("critical"),
         warning: of("warning"),
         unacknowledged: unseen.count() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_a_run_is_told_what_waits_for_a_node_that_takes_nothing() {
+        let queue = api::Queue { level_bytes: 118_000_000, ..api::Queue::default() };
+        let target = |node: Option<&str>, state: &str| api::Target {
+            name: "vault".into(),
+            required: true,
+            node: node.map(Into::into),
+            state: state.into(),
+            queue: queue.clone(),
+            ..api::Target::default()
+        };
+        let confirm = |target| offer(Command::Stop, Some(5), &[target]).confirm;
+        let plain = Some("Ends run 5 for everybody.".to_owned());
+        assert_eq!(confirm(target(Some("there:1"), "recording")), plain);
+        // A folder is waited for.
+        assert_eq!(confirm(target(None, "away")), plain);
+        let costs = "Ends run 5 for everybody. 118 MB wait in memory for vault: what it does not \
+                     take soon is lost then.";
+        assert_eq!(confirm(target(Some("there:1"), "away")).as_deref(), Some(costs));
     }
 }

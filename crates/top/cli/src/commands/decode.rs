@@ -61,13 +61,13 @@ impl By {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let high = catchment_config::load(&arguments.config)?;
     let by = match &arguments.source {
         None => {
-            let layouts = chosen(&high.layouts, arguments.layout.as_deref())?;
+            let layouts = catchment_config::load_layouts(&arguments.config)?;
+            let layouts = chosen(&layouts, arguments.layout.as_deref())?;
             By::Layout(Box::new(layouts.clone()))
         }
-        Some(name) => of_source(&high, name)?,
+        Some(name) => of_source(&catchment_config::load(&arguments.config)?, name)?,
     };
     if !out.json {
         for layouts in by.layouts() {
