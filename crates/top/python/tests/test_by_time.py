@@ -56,10 +56,11 @@ def test_times_of_emulated_boards_are_near_their_events(tmp_path: Path) -> None:
 def test_a_board_that_dies_has_its_times_all_the_same(tmp_path: Path) -> None:
     config = tmp_path / "boards.toml"
     # The last frames have nothing of it.
-    dies = "[frame]\ntime = \"20 ms\"\n[emulator.faults.kill]\nsource = 1\nevent = 100\n"
-    text = (CONFIG + dies).replace("1 min", "1 s")
+    dies = "{{ kill = {{ source = 1, event = 100 }} }}"
+    text = CONFIG.replace("events = 400", f"events = 4000, faults = {dies}")
+    text = text.replace("1 min", "1 s") + '[frame]\ntime = "20 ms"\n'
     config.write_text(text.format(folder=tmp_path / "runs"))
-    catchment_command("run", str(config), "--emulate", "--events", "4000", status=3)
+    catchment_command("run", str(config), "--emulate", status=3)
     (folder,) = (path for path in (tmp_path / "runs").iterdir() if path.name != ".catchment")
     with catchment.open(folder) as run:
         name = list(run.sources)[1]
