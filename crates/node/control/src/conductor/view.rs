@@ -202,7 +202,10 @@ fn at_end(targets: &[api::Target]) -> String {
     };
     let costs = targets.iter().filter(is_away).map(|target| {
         let (bytes, name) = (Bytes(target.queue.level_bytes), &target.name);
-        format!(" {bytes} wait in memory for {name}: what it does not take soon is lost then.")
+        format!(
+            " {bytes} wait in memory for {name}, which takes nothing now: what it has not taken \
+             shortly afterwards is lost."
+        )
     });
     costs.collect()
 }
@@ -277,8 +280,8 @@ mod tests {
         assert_eq!(confirm(target(Some("there:1"), "recording")), plain);
         // A folder is waited for.
         assert_eq!(confirm(target(None, "away")), plain);
-        let costs = "Ends run 5 for everybody. 118 MB wait in memory for vault: what it does not \
-                     take soon is lost then.";
+        let costs = "Ends run 5 for everybody. 118 MB wait in memory for vault, which takes \
+                     nothing now: what it has not taken shortly afterwards is lost.";
         assert_eq!(confirm(target(Some("there:1"), "away")).as_deref(), Some(costs));
     }
 }

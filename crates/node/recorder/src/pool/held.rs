@@ -25,7 +25,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Of so many sources. `chunk_bytes` where every source waits.
+    /// Of so many sources; with the bytes of a chunk if every one of them waits.
     pub(crate) fn new(source_count: usize, chunk_bytes: Option<usize>) -> Self {
         let zeros = || (0..source_count).map(|_| AtomicU32::new(0)).collect();
         let waiting_count = chunk_bytes.map_or(0, |_| source_count);
@@ -56,12 +56,16 @@ impl Held {
 
     /// So many bytes of a source are in a frame.
     pub(crate) fn framed(&self, source: u32, bytes: u64) {
-        self.in_frames.get(source as usize).inspect(|all| _ = all.fetch_add(bytes, Relaxed));
+        if let Some(all) = self.in_frames.get(source as usize) {
+            all.fetch_add(bytes, Relaxed);
+        }
     }
 
     /// A frame no longer needs so many bytes of a source.
     pub(crate) fn released(&self, source: u32, bytes: u64) {
-        self.in_frames.get(source as usize).inspect(|all| _ = all.fetch_sub(bytes, Relaxed));
+        if let Some(all) = self.in_frames.get(source as usize) {
+            all.fetch_sub(bytes, Relaxed);
+        }
     }
 
     pub(crate) fn took(&self, source: u32, chunks: u32) {
