@@ -308,7 +308,8 @@ impl Pipeline {
         }
         self.account(live, discarded);
         // A frame that is on its way has what a target wants to say.
-        let is_wanted = !has_frames && !self.finished && live.wants_frame();
+        let sources = self.lanes.iter().map(|&(_, source)| source);
+        let is_wanted = !has_frames && !self.finished && live.wants_frame(sources);
         let why = (self.finished, is_wanted);
         if let Some(decided) = self.tape.cut_alone(now_ns, why, &self.builder) {
             let cut = Cut::default();

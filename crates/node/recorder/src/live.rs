@@ -472,9 +472,13 @@ impl Live {
         with_it.min_by_key(|target| target.lost(source))
     }
 
-    /// Whether a target has positions that wait for a frame.
-    pub(crate) fn wants_frame(&self) -> bool {
-        self.targets.iter().any(|target| target.wants_frame.load(Relaxed))
+    /// Whether positions wait for a target's next frame, which is one of these sources and links.
+    pub(crate) fn wants_frame(&self, sources: impl Iterator<Item = SourceId> + Clone) -> bool {
+        self.targets.iter().any(|target| {
+            let mut waits = [&target.wants_frame, &target.is_passed_over].into_iter();
+            waits.any(|one| one.load(Relaxed))
+                && sources.clone().any(|source| target.variant.has(source.index()))
+        })
     }
 
     /// The run's ledger.

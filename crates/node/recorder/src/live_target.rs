@@ -49,6 +49,9 @@ pub(crate) struct LiveTarget {
     pub(crate) has_epoch: AtomicBool,
     /// Whether positions of link sources wait for its next frame.
     pub(crate) wants_frame: AtomicBool,
+    /// Whether such positions are in a frame of which it gets nothing, with none of its own behind
+    /// that: senders are told once there is one (`link_positions.rs`).
+    pub(crate) is_passed_over: AtomicBool,
 }
 
 impl LiveTarget {
@@ -94,6 +97,7 @@ impl LiveTarget {
             // A node gives no epoch twice: its writer generations are durable.
             has_epoch: AtomicBool::new(begins.files.epoch == 0 || target.place.node().is_some()),
             wants_frame: AtomicBool::new(false),
+            is_passed_over: AtomicBool::new(false),
         }
     }
 

@@ -34,7 +34,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, FileId, Work};
-use catchment_frame::encode_ledger_increment;
 use catchment_model::Entry;
 use catchment_writer::{FrameEncoder, StoreFile};
 use crossbeam_channel::TryRecvError;
@@ -232,9 +231,7 @@ impl StoreTarget {
             return;
         }
         if let Some((head, columns)) = self.last.take() {
-            let mut records = Vec::new();
-            encode_ledger_increment(self.ledger.carried(), &mut records);
-            if !records.is_empty() || self.ledger.has_positions() {
+            if self.ledger.needs_last(&head) {
                 self.hold_skipped(&head);
                 self.hold(head);
                 self.nodes.add(columns.into_iter());

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, FolderStore, Work};
 use catchment_encoder::{Element, Level};
-use catchment_frame::{FrameKind, encode_ledger_increment};
+use catchment_frame::FrameKind;
 use catchment_model::Ledger;
 use catchment_writer::{
     FrameColumn, FrameEncoder, FrameUnderWay, Next, StoreFile, ledger_column, position_column,
@@ -405,10 +405,7 @@ impl<S: FolderStore> Target<S> {
     /// Offers the run's last frame for the ledger's counts since the one before, if there are any.
     fn offer_last(&mut self) {
         let Some((head, columns)) = &self.last else { return };
-        let mut records = Vec::new();
-        let ledger = self.files.ledger();
-        encode_ledger_increment(ledger.carried(), &mut records);
-        if !records.is_empty() || ledger.has_positions() {
+        if self.files.ledger().needs_last(head) {
             self.offered = Some(CurrentFrame::whole(Arc::clone(head), columns));
         }
     }

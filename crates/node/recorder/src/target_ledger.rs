@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::Presence;
-use catchment_frame::{FrameInfo, FrameKind};
+use catchment_frame::{FrameInfo, FrameKind, encode_ledger_increment};
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_writer::StoreFile;
 
@@ -193,12 +193,7 @@ impl TargetLedger {
         self.held.as_ref().map_or_else(total, InFiles::total)
     }
 
-    /// Counts that no frame of the target has.
-    pub(crate) fn carried(&self) -> &Ledger {
-        &self.carried
-    }
-
-    /// As [`TargetLedger::carried`], with those of a frame that is begun, which is to have them.
+    /// Counts that no frame of the target has, with those of a frame that is begun: it has them.
     pub(crate) fn begin(&mut self, head: &FrameHead) -> Ledger {
         let mut increment = head.increment.clone();
         increment.add(&self.carried);
@@ -215,6 +210,19 @@ impl TargetLedger {
     /// Whether positions of sources are in no frame of the target.
     pub(crate) fn has_positions(&self) -> bool {
         self.settlement.as_ref().is_some_and(Settlement::has_carried)
+    }
+
+    /// Whether the target writes the run's last frame: for counts and positions that no frame has,
+    /// or since the run waits for it behind frames of which it has got nothing: what these state of
+    /// links is durable then (`link_positions.rs`).
+    pub(crate) fn needs_last(&self, last: &FrameHead) -> bool {
+        let mut records = Vec::new();
+        encode_ledger_increment(&self.carried, &mut records);
+        let ends_before = |one: &FrameInfo| one.sequence + one.rows == last.info.sequence;
+        let is_behind = self.settlement.is_some()
+            && self.of_target().required
+            && self.missing.last().is_some_and(ends_before);
+        !records.is_empty() || self.has_positions() || is_behind
     }
 
     /// Asks for a frame if positions wait for one and there is a file: senders may send nothing
@@ -537,6 +545,6 @@ mod tests {
         ledger.held().expect("it holds").recorded(FILE, 3, &frame);
         ledger.removed(SOURCE, None);
         ledger.removed(SOURCE, None);
-        assert_eq!((removed(), ledger.carried().sources[0][Entry::FragmentsRemoved]), (9, 9));
+        assert_eq!((removed(), ledger.carried.sources[0][Entry::FragmentsRemoved]), (9, 9));
     }
 }

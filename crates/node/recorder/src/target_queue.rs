@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::Waker;
 use catchment_encoder::{Done, Stored};
+use catchment_frame::Position;
 use catchment_telemetry::FillLevel;
 use catchment_writer::EncodedColumn;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
@@ -158,10 +159,15 @@ pub(crate) fn target_queue(
 impl TargetQueue {
     /// Offers a frame.
     pub(crate) fn begin(&mut self, head: &Arc<FrameHead>) {
+        let moves_links = head.positions.iter().any(|one| one.what == Position::LINK);
         let head = self.head_of(head);
         self.answer = None;
         let selection = self.selection.as_ref();
         if selection.is_some_and(|selection| !selection.has_frames(head.info.kind)) {
+            // These positions are durable once the target has a frame behind this one.
+            if self.required && moves_links {
+                self.of_target().is_passed_over.store(true, Relaxed);
+            }
             return self.pass_over(&head);
         }
         if !self.required {
@@ -214,6 +220,7 @@ impl TargetQueue {
 
     fn send_not_taken(&mut self) {
         if let Some(frames) = self.not_taken.take() {
+            self.of_target().is_passed_over.store(false, Relaxed);
             self.send(Item::NotTaken(frames));
         }
     }
@@ -403,13 +410,15 @@ pub(crate) fn out_of_chunks(column: &SharedColumn) -> Option<SharedColumn> {
 #[cfg(test)]
 mod tests {
     use catchment_encoder::{Coding, Element, Level};
-    use catchment_frame::{EventColumns, FrameInfo};
-    use catchment_model::{Entry, Ledger};
+    use catchment_frame::{Dtype, EventColumns, FrameInfo, FrameKind, Schema};
+    use catchment_model::{Entry, Ledger, SampleRate, SourceId};
     use catchment_writer::{FrameColumn, FrameEncoder, FrameUnderWay, Next, ledger_column};
 
     use super::*;
     use crate::config::SourceConfig;
+    use crate::links::{ChannelConfig, LinkConfig};
     use crate::schema::schema;
+    use crate::target_config::TargetConfig;
 
     /// A target of a recorder with one source, and a frame of three fragments.
     fn required() -> (Arc<Live>, TargetQueue, TargetInput, FrameHead) {
@@ -417,14 +426,24 @@ mod tests {
         let config = RecorderConfig::new("".into(), vec![source]);
         let live = Arc::new(Live::new(&config));
         let schema = Arc::new(schema(&config).expect("a schema"));
+        let (queue, input, head) = required_of(&config, &live, schema, None);
+        (live, queue, input, head)
+    }
+
+    fn required_of(
+        config: &RecorderConfig,
+        live: &Arc<Live>,
+        schema: Arc<Schema>,
+        selection: Option<Selection>,
+    ) -> (TargetQueue, TargetInput, FrameHead) {
         let parts = QueueParts {
-            live: Arc::clone(&live),
+            live: Arc::clone(live),
             number: 0,
-            selection: None,
+            selection,
             target: Waker::default(),
             frames: Waker::default(),
         };
-        let (queue, input) = target_queue(&config, parts);
+        let (queue, input) = target_queue(config, parts);
         let head = FrameHead {
             ledger: EventColumns::of(&schema).ledger_increment.expect("a column"),
             schema,
@@ -435,13 +454,13 @@ mod tests {
             channels: Arc::default(),
             counts: vec![SourceCounts { fragments: 3, ..SourceCounts::default() }],
             keys: 3,
-            increment: Ledger::new(1),
+            increment: Ledger::new(config.ledger_count()),
             positions: Arc::default(),
             position_column: None,
             small: Coding::None,
             is_last: false,
         };
-        (live, queue, input, head)
+        (queue, input, head)
     }
 
     fn column(head: &FrameHead) -> SharedColumn {
@@ -453,6 +472,33 @@ mod tests {
             Next::Column(column) => Arc::new(column),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_target_that_gets_nothing_of_frames_that_move_links_asks_for_one_of_its_own() {
+        let source = SourceConfig::new("source".to_owned(), ([127, 0, 0, 1], 0).into());
+        let mut config = RecorderConfig::new("".into(), vec![source]);
+        let channel = ChannelConfig::new("c0", Dtype::I16, SampleRate::new(16, 1).unwrap());
+        config.links = vec![LinkConfig::new("link", ([127, 0, 0, 1], 0).into(), vec![channel])];
+        let target = TargetConfig::folder("target".to_owned(), "run".into());
+        config.targets = vec![TargetConfig { sources: Some(vec!["source".into()]), ..target }];
+        let (live, schema) = (Arc::new(Live::new(&config)), schema(&config).expect("a schema"));
+        let schema = Arc::new(schema);
+        let selection = Selection::new(&live.targets[0].variant, &schema, 1);
+        let (mut queue, input, mut head) = required_of(&config, &live, schema, Some(selection));
+        let wants = || [0, 1].map(|source| live.wants_frame([SourceId(source)].into_iter()));
+
+        head.info.kind = FrameKind::Channels;
+        queue.begin(&Arc::new(head.clone()));
+        assert_eq!(wants(), [false, false]);
+        let (what, session, position) = (Position::LINK, 5, 10);
+        head.positions = [Position { source: 1, what, session, position }].into();
+        queue.begin(&Arc::new(head.clone()));
+        assert_eq!(wants(), [true, false]);
+        head.info.kind = FrameKind::Events;
+        queue.begin(&Arc::new(head));
+        assert_eq!(wants(), [false, false]);
+        drop(input);
     }
 
     #[test]

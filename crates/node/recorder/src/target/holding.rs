@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::FolderStore;
-use catchment_frame::{EntryNames, decode_ledger, encode_ledger_increment};
+use catchment_frame::{EntryNames, decode_ledger};
 use catchment_model::{Entry, Ledger};
 use crossbeam_channel::TryRecvError;
 
@@ -368,10 +368,7 @@ impl<S: FolderStore> Target<S> {
     fn hold_last(&mut self) {
         self.holding.iter_mut().for_each(|holding| holding.has_last = true);
         let Some((head, columns)) = self.last.take() else { return };
-        let mut records = Vec::new();
-        let ledger = self.files.ledger();
-        encode_ledger_increment(ledger.carried(), &mut records);
-        if !records.is_empty() || ledger.has_positions() {
+        if self.files.ledger().needs_last(&head) {
             self.hold_skipped(&head);
             self.hold(head);
             if let Some(held) = self.holding.as_mut().and_then(|one| one.held.back_mut()) {
