@@ -19,13 +19,15 @@
 //! If packets have no sequence number, network losses appear as fragments missing from events:
 //! `fragments_missing` counts the gaps in recorded events (it can be recomputed from the files),
 //! `fragments_missing_unrecorded` those in events that are in no file. If the fragment of a gap did
-//! arrive, but too late or without room for it, the gap is not a network loss:
+//! arrive, but too late or without room for it, the gap is not a loss on the way:
 //!
 //! ```text
-//! lost on the network = fragments_missing + fragments_missing_unrecorded
+//! lost on the way     = fragments_missing + fragments_missing_unrecorded
 //!                     - fragments_late - fragments_out_of_range - fragments_discarded_memory
 //!                     - fragments_discarded_unfinished - fragments_discarded_restart
 //! ```
+//!
+//! Of these the entries of front-ends say what these have dropped, never sent, or lost themselves.
 
 use std::fmt;
 
@@ -301,7 +303,7 @@ impl std::ops::IndexMut<Entry> for SourceLedger {
 /// The losses in a ledger, and whether it balances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Fragments lost on the network.
+    /// Fragments that never came: lost on the network, or by their front-end.
     pub fragments_lost: u64,
     /// Fragments that arrived and are in no file, for any reason that is a loss.
     pub fragments_dropped: u64,

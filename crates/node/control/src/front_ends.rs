@@ -28,6 +28,7 @@ use crate::devices::{Job, RunStatus};
 use crate::problem::Problem;
 use crate::properties;
 use crate::security::guard::Who;
+use crate::settings_stored::Stored;
 use crate::shared::NodeShared;
 
 /// The path of all of them.
@@ -78,12 +79,15 @@ pub(crate) struct Commanding {
     known: BTreeSet<String>,
     /// Changes of settings that were made since, the last ones: remarks of the next run.
     between: VecDeque<(String, Change)>,
+    /// What the run's remarks say of settings.
+    stored: Stored,
 }
 
 impl Commanding {
     pub(crate) fn new(shared: &Arc<NodeShared>, run_status: &Arc<RunStatus>) -> Self {
         let (shared, run_status) = (Arc::clone(shared), Arc::clone(run_status));
-        Self { shared, run_status, known: BTreeSet::new(), between: VecDeque::new() }
+        let (known, between, stored) = Default::default();
+        Self { shared, run_status, known, between, stored }
     }
 
     /// Carries out an order, or what is left to be done without one.
@@ -127,9 +131,8 @@ impl Commanding {
                 Ok(())
             }
             (Action::Start, Ok(())) => {
-                for settings in settings(&front_ends.list()) {
-                    self.remark(active.number, &job.origin.who, &settings);
-                }
+                self.stored.begin(active.number);
+                self.store_settings(active.number);
                 Ok(())
             }
             (_, moved) => moved.map_err(|reason| {
@@ -199,6 +202,19 @@ impl Commanding {
             let value = json_of(&change.value);
             let text = format!("{name}: {} = {value}", change.setting());
             self.remark(active.number, &change.who, &text);
+            self.stored.changed(&name, change.setting(), &change.value);
+        }
+        self.store_settings(active.number);
+    }
+
+    /// Stores what front-ends say of their settings, as remarks of the run.
+    fn store_settings(&mut self, run: u64) {
+        let front_ends = self.run_status.front_ends();
+        for (front_end, text) in self.stored.remarks(run, &front_ends.list()) {
+            self.remark(run, &front_end, &text);
+        }
+        for (front_end, text) in self.stored.remarks_of_said(run, front_ends.take_said()) {
+            self.remark(run, &front_end, &text);
         }
     }
 
@@ -247,22 +263,6 @@ pub(crate) fn note_small_frames(config: &RecorderConfig, run: u64, counts: &Coun
 fn small_frames(has_front_ends: bool, counts: &Counts) -> Option<u64> {
     let bytes = counts.bytes_written.checked_div(counts.frames_recorded)?;
     (has_front_ends && bytes < FRAME_BYTES_MIN).then_some(bytes)
-}
-
-/// What each front-end is set to, as remarks of the run.
-fn settings(list: &BTreeMap<String, FrontEnd>) -> Vec<String> {
-    let of = |(name, one): (&String, &FrontEnd)| {
-        let settings = one.reports.iter().filter_map(|(setting, report)| match report {
-            Report::Setting { value, unit, .. } => {
-                let space = if unit.is_empty() { "" } else { " " };
-                Some(format!("{setting} = {}{space}{unit}", json_of(value)))
-            }
-            Report::Counter { .. } | Report::Alarm(_) => None,
-        });
-        let settings: Vec<String> = settings.collect();
-        (!settings.is_empty()).then(|| format!("settings of {name}: {}", settings.join(", ")))
-    };
-    list.iter().filter_map(of).collect()
 }
 
 /// Changes settings of a front-end: all values are checked before any is sent, and each is answered
@@ -573,7 +573,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn json_of(value: &Scalar) -> Value {
+pub(crate) fn json_of(value: &Scalar) -> Value {
     match value {
         Scalar::Bool(value) => (*value).into(),
         Scalar::I64(value) => (*value).into(),

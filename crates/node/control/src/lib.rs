@@ -38,6 +38,7 @@ mod properties;
 mod queued;
 mod security;
 mod settings;
+mod settings_stored;
 mod shared;
 mod storing;
 mod systemd;

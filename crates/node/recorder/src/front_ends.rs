@@ -187,6 +187,19 @@ pub struct HeldAtRunEnd {
     pub items: u64,
 }
 
+/// A change of a setting that a front-end has said among its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChanged {
+    /// Its name.
+    pub front_end: String,
+    /// What it says: `name=value`.
+    pub text: String,
+    /// The sources that have said it, each with its last key before: the first ones.
+    pub behind: Vec<(String, Option<u64>)>,
+    /// How many others have.
+    pub others: usize,
+}
+
 /// Where control and sessions meet.
 #[derive(Default)]
 pub struct FrontEnds {
@@ -211,6 +224,9 @@ struct Shared {
     buffer_ms_min: u32,
     /// What control has not taken yet.
     held: VecDeque<HeldAtRunEnd>,
+    said: Vec<SettingChanged>,
+    /// Changes that were too many for that.
+    unsaid: u64,
 }
 
 impl FrontEnds {
@@ -384,6 +400,13 @@ impl FrontEnds {
         std::mem::take(&mut self.shared.lock().held).into()
     }
 
+    /// The settings of which front-ends have said among their data that they changed, since the last
+    /// call, and how many such changes were too many.
+    pub fn take_said(&self) -> (Vec<SettingChanged>, u64) {
+        let shared = &mut *self.shared.lock();
+        (std::mem::take(&mut shared.said), std::mem::take(&mut shared.unsaid))
+    }
+
     /// What became of a change; none until it is answered.
     pub fn outcome(&self, name: &str, number: u64) -> Option<Result<(), String>> {
         let shared = self.shared.lock();
@@ -435,6 +458,31 @@ impl FrontEnds {
         let held = &mut self.shared.lock().held;
         if held.len() < CHANGES_MAX {
             held.push_back(HeldAtRunEnd { front_end: name.to_owned(), run, items });
+        }
+    }
+
+    /// A front-end says that a setting has changed before a source's next fragment. Each of its
+    /// sources says so by itself.
+    pub(crate) fn setting_changed(
+        &self,
+        name: &str,
+        (source, behind): (&str, Option<u64>),
+        text: &str,
+    ) {
+        let Shared { said, unsaid, .. } = &mut *self.shared.lock();
+        let has_room = said.len() < SAID_MAX;
+        let of_it = said.iter_mut().rev().find(|one| one.front_end == name && one.text == text);
+        let others = of_it.filter(|one| one.behind.iter().all(|(other, _)| other != source));
+        match others {
+            Some(one) if one.behind.len() >= SOURCES_MAX => one.others += 1,
+            Some(one) => one.behind.push((source.to_owned(), behind)),
+            None if has_room => said.push(SettingChanged {
+                front_end: name.to_owned(),
+                text: text.to_owned(),
+                behind: vec![(source.to_owned(), behind)],
+                others: 0,
+            }),
+            None => *unsaid += 1,
         }
     }
 
@@ -615,6 +663,10 @@ fn has_of(sources: &BTreeSet<String>, front_end: &str) -> bool {
 const GONE: &str = "it has gone away";
 /// Changes that wait for a front-end, or whose outcome is remembered.
 const CHANGES_MAX: usize = 16;
+/// Changes of settings that front-ends have said among their data, until control takes them.
+const SAID_MAX: usize = 64;
+/// The sources of which each such change has the last keys.
+const SOURCES_MAX: usize = 16;
 /// What a buffer is to last beyond the age of a frame and the interval of syncs.
 const SPARE_NS: u64 = 200_000_000;
 /// The longest text of a message.

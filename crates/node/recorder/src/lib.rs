@@ -110,7 +110,9 @@ pub use config::{
 pub use counts::Counts;
 pub use forward_wait::ForwardWait;
 pub use frame_feed::FrameFeed;
-pub use front_ends::{Change, FrontEnd, FrontEnds, HeldAtRunEnd, Move, Report, Scalar, Stage, Way};
+pub use front_ends::{
+    Change, FrontEnd, FrontEnds, HeldAtRunEnd, Move, Report, Scalar, SettingChanged, Stage, Way,
+};
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{
     Alignment, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State, TargetSnapshot,

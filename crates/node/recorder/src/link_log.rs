@@ -196,6 +196,16 @@ impl Log {
         self.has_ended || self.taken < self.outside_until
     }
 
+    /// Whether a mark says for the first time that a setting has changed in the run.
+    pub(crate) fn changes_setting(&self, mark: &Mark) -> bool {
+        mark.kind == MarkKind::Setting && mark.sequence >= self.taken && !self.is_outside()
+    }
+
+    /// The source's last key.
+    pub(crate) fn last_key(&self) -> Option<u64> {
+        self.keys.last
+    }
+
     /// The run ends, and the connection stays: a fragment of which parts are missing is of no run.
     pub(crate) fn leave_run(&mut self, ingest: &mut Ingest) {
         let Some(open) = &mut self.open else { return };

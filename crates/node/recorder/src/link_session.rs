@@ -84,6 +84,8 @@ pub(crate) struct Session {
     full_ns: u64,
     /// The run that has ended of which it held items, and how many.
     held: (RunId, u64),
+    /// The log that has just said that a setting has changed.
+    setting: Option<u32>,
 }
 
 /// How long events wait for the sources of a session, as far as its connections say.
@@ -217,6 +219,7 @@ impl Session {
             faults: (0, 0),
             full_ns: 0,
             held: (RunId([0; 16]), 0),
+            setting: None,
         }
     }
 
@@ -478,7 +481,9 @@ impl Session {
                 log.take_part(ingest, destination, (part, body), was_held)?
             }
             Data::Mark(ref mark, _) => {
+                let changes_setting = log.changes_setting(mark);
                 log.take_mark(ingest, mark, of_run)?;
+                self.setting = changes_setting.then_some(number);
                 Taken::Continue(())
             }
             Data::Heartbeat(_) | Data::Attach(_) => Taken::Continue(()),
@@ -490,6 +495,14 @@ impl Session {
             counts[Entry::PacketsAccepted] += 1;
         }
         Ok(taken)
+    }
+
+    /// Says which setting has changed, with the text of the mark that was just taken.
+    pub(crate) fn tell_setting(&mut self, front_ends: &FrontEnds, text: &str) {
+        let Some(log) = self.setting.take().map(|log| log as usize) else { return };
+        let source = self.names.get(log).map_or("", String::as_str);
+        let behind = self.logs.get(log).and_then(Log::last_key);
+        front_ends.setting_changed(&self.name, (source, behind), text);
     }
 
     /// A message without items says that all sources of its connection are there: one that has

@@ -146,6 +146,8 @@ def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> Non
     control.pause()
     control.resume()
     for key in range(100):
+        if key == 50:
+            camera.link[""].setting("threshold", "17 mV")
         camera.link.send(key, np.arange(10))
     control.stop()
     assert camera.told[2:5] == ["set"] * 3
@@ -156,6 +158,27 @@ def test_a_front_end_is_prepared_set_and_stopped_with_the_run(node: Node) -> Non
     remarks = "\n".join(remark["text"] for remark in run["remarks"])
     assert "settings of camera: gain = 2.0 dB" in remarks
     assert "camera: gain = 7.5" in remarks
+    assert "camera: threshold=17 mV behind 49 of camera" in remarks
+
+
+def test_settings_of_a_front_end_that_comes_in_the_run_and_changes_them_are_remarks(
+    node: Node,
+) -> None:
+    control = node.control
+    control.configure()
+    number = control.start()["run"]
+
+    def until_remark(text: str) -> None:
+        for _name, _value in control.stream():
+            if any(text in remark["text"] for remark in control.run(number)["remarks"]):
+                return
+
+    camera = Camera(node.url)
+    until_remark("settings of camera: gain = 2.0 dB")
+    camera.link.declare("gain", 9.0, unit="dB", bounds=(0.0, 20.0))
+    until_remark("camera: gain = 9.0 dB")
+    control.stop()
+    camera.link.close()
 
 
 def test_the_session_goes_on_beside_a_callback_that_holds_the_interpreter(node: Node) -> None:

@@ -269,7 +269,15 @@ pub(crate) fn line(pace: &Pace, now: &Moment) -> String {
 /// The reasons of losses that happened, with their counts; empty if there was none.
 pub fn loss_reasons(total: &SourceLedger) -> String {
     let mut reasons = Vec::new();
-    let lost = total.balance().fragments_lost;
+    // What front-ends say of what never came; the rest is the network's.
+    let mut lost = total.balance().fragments_lost;
+    for entry in NEVER_CAME {
+        let count = total[entry].min(lost);
+        lost -= count;
+        if count > 0 {
+            reasons.push(format!("{entry} {}", grouped(count)));
+        }
+    }
     if lost > 0 {
         reasons.push(format!("lost on the network {}", grouped(lost)));
     }
@@ -280,6 +288,15 @@ pub fn loss_reasons(total: &SourceLedger) -> String {
     }
     reasons.join(", ")
 }
+
+/// Why fragments of front-ends are missing that never came.
+const NEVER_CAME: [Entry; 5] = [
+    Entry::FragmentsAbandoned,
+    Entry::FragmentsLostSender,
+    Entry::FragmentsLostRestart,
+    Entry::FragmentsLostTaken,
+    Entry::FragmentsNotSent,
+];
 
 /// What is bad of the recorded data, with counts; empty if nothing is.
 pub fn bad_reasons(total: &SourceLedger) -> String {

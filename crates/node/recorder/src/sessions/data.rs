@@ -60,6 +60,9 @@ impl Sessions {
             }
             None => Taken::Continue(()),
         };
+        if let Some(Data::Mark(_, text)) = data {
+            session.tell_setting(&self.of_run.live.front_ends, text);
+        }
         self.set_held(ingest, endpoint, taken.is_break());
         if taken.is_break() {
             return Ok(Flow::Held);

@@ -137,7 +137,7 @@ class AuditReport:
     frames_missing: int
     """Frames that are missing, by the numbers of those that are there."""
     fragments_lost: int
-    """Fragments that the network lost."""
+    """Fragments that never came: lost on the network, or by their front-end."""
     fragments_dropped: int
     """Fragments that came in and are in no file."""
     packets_malformed: int

@@ -1,5 +1,5 @@
 use super::*;
-use catchment_model::Ledger;
+use catchment_model::{Ledger, SourceLedger};
 use catchment_recorder::{Alignment, Counts};
 
 pub(crate) fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
@@ -86,6 +86,22 @@ fn a_loss_is_red_and_named() {
     let all = text(&subject(), &pace(&before, &now), &now, true).join("\n");
     assert!(all.contains("\x1b[31mFAULT: no space left\x1b[0m"), "{all}");
     assert!(all.contains("losses   lost on the network 4"), "{all}");
+}
+
+#[test]
+fn what_a_front_end_dropped_or_never_sent_is_not_the_networks() {
+    let mut ledger = SourceLedger::default();
+    let counts = [
+        (Entry::FragmentsMissing, 440),
+        (Entry::FragmentsAbandoned, 40),
+        (Entry::FragmentsNotSent, 390),
+    ];
+    counts.into_iter().for_each(|(entry, count)| ledger[entry] = count);
+    let words = "fragments_abandoned 40, fragments_not_sent 390, lost on the network 10";
+    assert_eq!(loss_reasons(&ledger), words);
+    // Of events that were not recorded either, nothing is missing.
+    ledger[Entry::FragmentsMissing] = 30;
+    assert_eq!(loss_reasons(&ledger), "fragments_abandoned 30");
 }
 
 #[test]
