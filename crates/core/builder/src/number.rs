@@ -432,9 +432,10 @@ impl NumberMatcher {
     fn follow_quorum(&mut self, quorum: &Quorum, at_end: bool, matched: &mut Matched) -> bool {
         let numbers = self.horizon.rules().numbers;
         let events = self.events.window.events();
-        let begins = self.parked.begins(quorum, numbers, (events / 2).cast_signed());
+        let begins = self.parked.begins(quorum, numbers);
         let begin = |rank: usize| begins.get(rank).map_or(0, |&begin| begin);
-        let (lowest, middle) = (begin(0), begin(begins.len() / 2));
+        // What was held for long may begin further before the anchor than the window has room.
+        let lowest = begin(0).max(-(events / 2).cast_signed());
         let number = quorum.anchor.wrapping_add_signed(lowest);
         let position = quorum.position.unwrap_or(self.events.window.newest);
         let ahead = numbers.offset(position, number);
@@ -446,9 +447,8 @@ impl NumberMatcher {
             (true, false) => None,
         };
         let after = position.max(self.events.window.newest);
-        let cycle = || numbers.next_cycle(after, number);
         // At the end of the keys, claims expire one by one.
-        let Some(key) = key.or_else(cycle) else { return false };
+        let Some(key) = key.or_else(|| numbers.next_cycle(after, number)) else { return false };
         let promised = self.horizon.promises.promised();
         let is_awaited = match gap {
             true => promised < self.base_before(key),
@@ -466,7 +466,8 @@ impl NumberMatcher {
             self.give_up_repeated(quorum, matched);
             // Room for sources that are behind the first one, within the same cycle of the numbers.
             let base = key - (events / 2).min(numbers.number_of(key));
-            self.events.restart(base, key + lowest.abs_diff(middle));
+            let numbered_from = begin(begins.len() / 2) - lowest;
+            self.events.restart(base, key.saturating_add_signed(numbered_from));
         }
         let claims = self.horizon.follow(quorum, (number, key), !gap, self.now_ns);
         if started && !gap {

@@ -82,6 +82,44 @@ fn an_event_that_most_sources_have_passed_waits_for_one_that_may_have_sent_what_
 }
 
 #[test]
+fn an_event_waits_for_a_source_that_was_never_heard_while_what_it_sent_is_unread() {
+    for heard in [1, 3] {
+        let mut rig = Rig::by_number(
+            BuilderConfig::new(vec![SourceRole::Required; heard + 1]),
+            window(4_096, 2),
+        );
+        for step in 0..100 {
+            let now = step * 100 * MS;
+            rig.send_all(now, 0..heard, step..step + 1);
+            rig.builder.hold_unread(now, heard);
+            rig.poll(now);
+        }
+        assert_eq!(rig.builder.status().open_events, 100);
+        rig.send(10 * S, heard, 0..100);
+        rig.poll(10 * S);
+        rig.finish(10 * S);
+        assert_eq!((rig.complete(), rig.rows.len(), rig.lost()), (100, 100, 0));
+        assert_eq!(rig.total(Entry::NumberingRestarts), 0);
+    }
+}
+
+#[test]
+fn an_event_does_not_wait_for_a_source_that_was_silent_before_its_thread_was_held_up() {
+    let mut rig = Rig::required(4);
+    for step in 0..100 {
+        let now = step * 100 * MS;
+        rig.send_all(now, 0..3, step..step + 1);
+        if step >= 20 {
+            rig.builder.hold_unread(now, 3);
+        }
+        rig.poll(now);
+    }
+    let status = rig.builder.status();
+    assert!(status.sources[3].silent && status.open_events < 20, "{}", status.open_events);
+    rig.finish(10 * S);
+}
+
+#[test]
 fn an_event_times_out_when_a_source_does_not_deliver_it() {
     let mut rig = Rig::required(2);
     rig.send_all(0, 0..2, 0..5);

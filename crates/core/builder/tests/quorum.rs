@@ -431,3 +431,25 @@ fn a_jump_counts_with_all_that_followed_it_once_it_is_no_longer_on_probation() {
     rig.finish(now);
     assert_eq!((rig.complete(), rig.lost()), (400, 0));
 }
+
+#[test]
+fn what_a_new_numbering_lacks_is_missing_however_much_of_it_was_held_before_it_counted() {
+    for (events, sources) in [(100, 1), (240, 1), (240, 3)] {
+        let config = BuilderConfig::new(vec![SourceRole::Required; sources]);
+        let mut rig = Rig::by_number(config, window(256, 64));
+        rig.send_all(0, 0..sources, 0..50);
+        rig.poll(0);
+        // So soon after their last fragments, other numbers are no restart yet.
+        rig.send_all(MS, 0..sources, 5_000..5_030);
+        rig.send_all(MS, 0..sources, 5_031..5_000 + events);
+        rig.poll(MS);
+        assert_eq!(rig.builder.status().restarts_followed, 0);
+        rig.poll(S);
+        rig.finish(S);
+        let of_all = |count: u64| count * sources as u64;
+        let total = rig.ledger.total();
+        assert_eq!(total[Entry::NumberingRestarts], of_all(1), "{total:?}");
+        assert_eq!((rig.rows.len() as u64, rig.lost()), (49 + events, 0), "{total:?}");
+        assert_eq!(total[Entry::FragmentsMissingUnrecorded], of_all(1), "{total:?}");
+    }
+}

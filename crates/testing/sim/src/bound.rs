@@ -121,11 +121,14 @@ fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
     // What is set aside for front-ends whose sources share connections is for nobody else.
     let shares = outcome.plan.config.access.skew_bytes > 0
         && outcome.front_ends.iter().any(FrontEnd::shares_connections);
-    let was_spent = |name: &str| {
+    // One of more than eight sources may hold less than everything: eight times its equal share
+    // (seed 30131667117015690: one of ten filled its 80 % while the disk hung).
+    let was_spent = |name: &str, sources: usize| {
         let fill = life.last.fills.iter().find(|fill| fill.name == name);
         fill.is_some_and(|fill| {
             let set_aside = if shares && name == "segments" { fill.capacity / 4 } else { 0 };
-            fill.highest + longest + set_aside >= fill.capacity
+            let share = fill.capacity * 8 / sources.max(8) as u64;
+            fill.highest + longest >= share.min(fill.capacity - set_aside)
         })
     };
     // What a connection waits with when the run ends is discarded, too: it waits for its share.
@@ -136,9 +139,9 @@ fn refusals(outcome: &Outcome, life: &Life) -> Result<(), String> {
         .filter(|(source, _)| !in_stream(*source))
         .map(|(_, ledger)| ledger[Entry::FragmentsDiscardedMemory])
         .sum();
-    let of_links =
-        if outcome.plan.links.is_empty() { false } else { was_spent("channel segments") };
-    if refused > 0 && !was_spent("segments") && !of_links {
+    let (sources, links) = (outcome.plan.sources.len(), outcome.plan.links.len());
+    let of_links = links > 0 && was_spent("channel segments", links);
+    if refused > 0 && !was_spent("segments", sources) && !of_links {
         return Err(format!("{refused} fragments were discarded, and memory was not spent"));
     }
     Ok(())

@@ -4,7 +4,8 @@
 //!
 //! - all senders that vote have delivered it, and no owned key before it may still come;
 //! - every sender that has a position is past it by more than `reorder_events`: *overtaken* (in the
-//!   first time-out of a run, which any sender may begin late: every sender that votes);
+//!   first time-out of a run, which any sender may begin late: every sender that votes; so also one
+//!   that has not begun while its thread is held up);
 //! - its time-out has passed, and the quorum was past it a time-out ago: *timed out*;
 //! - waiting fragments hold too much (`shares.rs`), and the quorum is past it: *overtaken* too;
 //! - the run ends.

@@ -352,10 +352,10 @@ impl Horizon {
     }
 
     /// The key below which every voter that has a position has passed all keys. During the first
-    /// time-out, a voter without a position may still begin, so that no key counts as passed by
-    /// all.
+    /// time-out, and while it may have sent what has not been read, a voter without a position may
+    /// still begin, so that no key counts as passed by all.
     pub fn passed_by_all(&self) -> u64 {
-        if self.awaits_first() { 0 } else { self.passed_by_placed() }
+        if self.awaits_first() { 0 } else { self.passed_by_placed().min(self.unread) }
     }
 
     /// The key below which every voter that has a position has passed all keys, whoever may still
@@ -446,11 +446,18 @@ impl Horizon {
         }
     }
 
-    /// The same of one that may have sent what has not been read.
+    /// The same of one that may have sent what has not been read, and may begin with that, unless
+    /// it had not begun when it was found silent.
     pub fn hold_unread(&mut self, source: usize, voter: usize, now_ns: u64) {
+        if self.is_silent(voter) && !self.voters[voter].known && !self.promises.has(source) {
+            return;
+        }
         self.hold(source, voter, now_ns);
-        if self.voters[voter].placed {
+        let it = &self.voters[voter];
+        if it.placed {
             self.unread = self.unread.min(self.progress.reached(voter));
+        } else if it.votes() && !it.known {
+            self.unread = 0;
         }
     }
 

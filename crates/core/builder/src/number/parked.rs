@@ -269,12 +269,12 @@ impl Parked {
     }
 
     /// The lowest held numbers of the members of a quorum, source by source, in ascending order, as
-    /// offsets from its anchor; each at most `room` before it.
-    pub fn begins(&self, quorum: &Quorum, numbers: Numbers, room: i64) -> Vec<i64> {
+    /// offsets from its anchor.
+    pub fn begins(&self, quorum: &Quorum, numbers: Numbers) -> Vec<i64> {
         let lowest = |source: &ParkedSource| {
             let claim = quorum.claim_of(source.voter)?;
             let held = source.held.iter().filter(|held| held.claim == claim);
-            held.map(|held| numbers.offset(quorum.anchor, held.fragment.number).max(-room)).min()
+            held.map(|held| numbers.offset(quorum.anchor, held.fragment.number)).min()
         };
         let mut begins: Vec<i64> = self.sources.iter().filter_map(lowest).collect();
         begins.sort_unstable();
