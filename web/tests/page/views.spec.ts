@@ -67,7 +67,9 @@ test("a source is opened: its sample, its histogram, its ledger", async ({ page 
   await expect(drawer.getByText("Array uint16 [256]")).toBeVisible();
   await expect(drawer.locator(".hex-row").first()).toContainText("000000");
   await expect(drawer.locator(".ledger")).toContainText("missing fragments");
-  await expect(drawer.getByText(/Suggested: time_offset = "-?\d+ ns"/)).toBeVisible();
+  const offset = 'Suggested: time_offset = "-?\\d+ ns"\\.';
+  const width = 'build\\.time\\.window = "\\d+ ns" holds 99\\.9 % of each\\.';
+  await expect(drawer.getByText(new RegExp(`${offset} With those of all sources ${width}`))).toBeVisible();
   await page.keyboard.press("Escape");
   await expect(drawer).toHaveCount(0);
   expect(found).toEqual([]);

@@ -1,25 +1,32 @@
-//! UDP datagrams of a capture file: classic pcap, and pcapng.
+//! UDP datagrams and TCP segments of a capture file: classic pcap, and pcapng.
 //!
 //! Read from the beginning to the end, a packet at a time; no more than [`BUFFER_BYTES`] are held.
 //! Frames of Ethernet (with VLAN tags), of Linux' `any` device and of bare IP are understood,
 //! others end the reading with an error.
 
 use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
 
-use etherparse::{IpNumber, SlicedPacket, TransportSlice};
+use etherparse::{IpNumber, NetSlice, SlicedPacket, TransportSlice};
 use pcap_parser::traits::{PcapNGPacketBlock as _, PcapReaderIterator};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 
-/// A datagram, or why a captured packet is none.
+use crate::captured_streams::Segment;
+
+/// A datagram, a part of a connection's bytes, or why a captured packet is neither.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Captured {
     /// To this port.
-    Datagram { port: u16, payload: Vec<u8> },
-    /// A piece of a datagram that IP has cut.
+    Datagram {
+        port: u16,
+        payload: Vec<u8>,
+    },
+    Segment(Segment),
+    /// A piece of a packet that IP has cut.
     IpFragment,
     /// The capture has only the packet's beginning.
     CutShort,
-    /// Not UDP.
+    /// Neither UDP nor TCP.
     Other,
 }
 
@@ -147,14 +154,36 @@ fn of_block(
         Ok(SlicedPacket { transport: Some(TransportSlice::Udp(udp)), .. }) => {
             Captured::Datagram { port: udp.destination_port(), payload: udp.payload().to_vec() }
         }
+        Ok(packet) => segment(&packet).map_or(Captured::Other, Captured::Segment),
         Err(_) if is_cut => Captured::CutShort,
-        _ => Captured::Other,
+        Err(_) => Captured::Other,
     }))
+}
+
+fn segment(packet: &SlicedPacket<'_>) -> Option<Segment> {
+    let Some(TransportSlice::Tcp(tcp)) = &packet.transport else { return None };
+    let [from, to]: [IpAddr; 2] = match packet.net.as_ref()? {
+        NetSlice::Ipv4(ip) => {
+            [ip.header().source_addr(), ip.header().destination_addr()].map(IpAddr::from)
+        }
+        NetSlice::Ipv6(ip) => {
+            [ip.header().source_addr(), ip.header().destination_addr()].map(IpAddr::from)
+        }
+        NetSlice::Arp(_) => return None,
+    };
+    Some(Segment {
+        from: SocketAddr::new(from, tcp.source_port()),
+        to: SocketAddr::new(to, tcp.destination_port()),
+        sequence: tcp.sequence_number(),
+        begins: tcp.syn(),
+        payload: tcp.payload().to_vec(),
+    })
 }
 
 fn is_piece(packet: &SlicedPacket<'_>) -> bool {
     let payload = packet.ip_payload();
-    payload.is_some_and(|payload| payload.fragmented && payload.ip_number == IpNumber::UDP)
+    let transports = [IpNumber::UDP, IpNumber::TCP];
+    payload.is_some_and(|payload| payload.fragmented && transports.contains(&payload.ip_number))
 }
 
 #[cfg(test)]

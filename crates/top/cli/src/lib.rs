@@ -5,6 +5,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss or bad data.
 
+mod captured_streams;
 mod captures;
 mod commands;
 mod export;

@@ -245,20 +245,78 @@ fn boards_on_connections_are_emulated_recorded_and_their_packets_shown() {
 
 /// A capture file of datagrams of this machine, by the port and payload of each.
 fn capture(datagrams: &[(u16, &[u8])]) -> Vec<u8> {
+    let udp = |(port, payload): &(u16, &[u8])| {
+        let words = [4_000, *port, payload.len() as u16 + 8, 0].map(u16::to_be_bytes).concat();
+        (17_u8, [&words[..], *payload].concat())
+    };
+    capture_of(&datagrams.iter().map(udp).collect::<Vec<_>>())
+}
+
+/// A capture file of a connection's segments, by the sequence number, the flags and the payload.
+fn capture_of_connection(port: u16, segments: &[(u32, u8, &[u8])]) -> Vec<u8> {
+    let tcp = |(sequence, flags, payload): &(u32, u8, &[u8])| {
+        let mut bytes = [4_000, port].map(u16::to_be_bytes).concat();
+        bytes.extend(sequence.to_be_bytes());
+        bytes.extend([0, 0, 0, 0, 0x50, *flags, 0xff, 0xff, 0, 0, 0, 0]);
+        (6_u8, [&bytes[..], *payload].concat())
+    };
+    capture_of(&segments.iter().map(tcp).collect::<Vec<_>>())
+}
+
+/// A capture file of IP packets, by the protocol and payload of each.
+fn capture_of(packets: &[(u8, Vec<u8>)]) -> Vec<u8> {
     let le = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     // Microseconds, and bare IP packets.
     let mut file = le(&[0xa1b2_c3d4, 0, 0, 0, 65_535, 101]);
-    for (port, payload) in datagrams {
-        let udp_bytes = payload.len() as u16 + 8;
-        let bytes = u32::from(udp_bytes) + 20;
+    for (protocol, payload) in packets {
+        let bytes = payload.len() as u32 + 20;
         file.extend(le(&[0, 0, bytes, bytes]));
         file.extend([0x45, 0]);
         file.extend((bytes as u16).to_be_bytes());
-        file.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
-        file.extend([4_000, *port, udp_bytes, 0].map(u16::to_be_bytes).concat());
-        file.extend(*payload);
+        file.extend([0, 0, 0x40, 0, 64, *protocol, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+        file.extend(payload);
     }
     file
+}
+
+#[test]
+fn the_packets_of_a_captured_connection_are_decoded_and_what_is_missing_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("crates.toml"), CRATES).unwrap();
+    // A packet with a scaler of crate 3, and its key.
+    let packet = |key: u32| {
+        let head = [&32_u32.to_be_bytes()[..], &key.to_be_bytes(), &[0, 1, 0, 0]].concat();
+        [&head[..], &[0x0a, 3, 0, 0, 0, 0, 0, 0], &key.to_be_bytes(), &[7; 8]].concat()
+    };
+    let sent = [packet(1), packet(2), packet(3)].concat();
+    let (syn, ack) = (0x02, 0x10);
+    // Out of order, one of them twice, and with borders within packets.
+    let segments = [
+        (999, syn, &[][..]),
+        (1_000, ack, &sent[..20]),
+        (1_050, ack, &sent[50..]),
+        (1_000, ack, &sent[..20]),
+        (1_020, ack, &sent[20..50]),
+    ];
+    let decode = ["decode", "crates.toml", "--pcap", "tcp.pcap", "--port", "20100"];
+    std::fs::write(folder.join("tcp.pcap"), capture_of_connection(20_100, &segments)).unwrap();
+    let text = stdout(folder, &decode, 0);
+    for line in [
+        "packet at byte 64 of the connection from 127.0.0.1:4000",
+        "  key: 3 (0x3)",
+        "5 packets in the file: 3 accepted with 3 fragments, 0 refused",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    std::fs::write(folder.join("tcp.pcap"), capture_of_connection(20_100, &segments[..4])).unwrap();
+    let text = stdout(folder, &decode, 3);
+    let said = "not read: 66 bytes from 127.0.0.1:4000: the file lacks 30 bytes of it";
+    assert!(text.contains(said), "{text}");
+    // A layout of datagrams reads none of it.
+    let boards = example("boards.toml");
+    let text = stdout(folder, &[&["decode", &boards], &decode[2..]].concat(), 0);
+    assert!(text.contains("not decoded: 4 packets of TCP to the port"), "{text}");
 }
 
 #[test]

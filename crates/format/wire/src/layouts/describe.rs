@@ -92,6 +92,23 @@ impl Layouts {
         Description { layout, lines: watch.lines, left_over, fragments, refused }
     }
 
+    /// Describes the packet with which the bytes of a connection begin, and says how many of them
+    /// are its own: all, if nobody can tell. None if it has not arrived whole.
+    pub fn describe_next(&self, bytes: &[u8]) -> Option<(usize, Description)> {
+        let fault = match self.compiled.packet_bytes(bytes) {
+            Ok(Some(used)) if used <= bytes.len() => {
+                return Some((used, self.describe(&bytes[..used])));
+            }
+            Ok(_) => return None,
+            Err(fault) => fault,
+        };
+        let refused = Some((REASONS[fault.kind as usize].name, self.sentence(&fault, bytes)));
+        let (layout, left_over) = (self.layout.name.clone(), bytes.len());
+        let description =
+            Description { layout, lines: Vec::new(), left_over, fragments: 0, refused };
+        Some((bytes.len(), description))
+    }
+
     /// Why a datagram is refused, in a sentence.
     pub(super) fn sentence(&self, fault: &Fault, bytes: &[u8]) -> String {
         let Fault { kind, record, offset, got } = *fault;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -13,6 +14,7 @@ use catchment_wire::Protocol as _;
 use catchment_wire::layouts::{Description, Layouts, Variants};
 use serde_json::json;
 
+use crate::captured_streams::{End, Stream, Streams};
 use crate::captures::{Captured, Captures};
 
 /// Shows how packets are understood by a layout of a configuration, and what was left over.
@@ -23,10 +25,11 @@ pub(crate) struct Arguments {
     /// The packet's bytes as hexadecimal digits; white space between them is allowed
     #[arg(long, value_name = "BYTES", required_unless_present = "pcap")]
     hex: Option<String>,
-    /// A capture file, pcap or pcapng: all UDP datagrams to --port
+    /// A capture file, pcap or pcapng: all UDP datagrams to --port, or what connections (TCP) bring
+    /// to it if the layout has transport = "stream"
     #[arg(long, value_name = "FILE", conflicts_with = "hex", requires = "port")]
     pcap: Option<PathBuf>,
-    /// The port of the datagrams of --pcap
+    /// The port to which the packets of --pcap go
     #[arg(long, requires = "pcap")]
     port: Option<u16>,
     /// The layout, where the file has several
@@ -88,51 +91,117 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(if description.refused.is_none() { Exit::Done } else { Exit::Loss })
 }
 
-/// Shows the datagrams of a capture file to a port, and their numbers at the end.
+/// What was read of a capture file.
+#[derive(Default)]
+struct Tally {
+    packets: u64,
+    accepted: u64,
+    fragments: u64,
+    refused: BTreeMap<&'static str, u64>,
+    passed: BTreeMap<&'static str, u64>,
+    /// Of connections: what was not read, and why.
+    unread: Vec<String>,
+}
+
+impl Tally {
+    fn show(
+        &mut self,
+        by: &By,
+        (description, bytes): (&Description, usize),
+        out: &mut Out,
+    ) -> anyhow::Result<()> {
+        match description.refused {
+            None => self.accepted += 1,
+            Some((reason, _)) => *self.refused.entry(reason).or_default() += 1,
+        }
+        self.fragments += description.fragments as u64;
+        show(by, description, bytes, out)
+    }
+}
+
+/// Shows the packets of a capture file to a port, in datagrams or on connections, and their numbers
+/// at the end.
 fn decode_capture(by: &By, path: &Path, port: u16, out: &mut Out) -> anyhow::Result<Exit> {
     let named = || path.display().to_string();
     let file = File::open(path).with_context(named)?;
     let mut captures = Captures::new(file).with_context(named)?;
-    let (mut packet, mut accepted, mut fragments) = (0_u64, 0_u64, 0_u64);
-    let mut refused: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut passed: BTreeMap<&str, u64> = BTreeMap::new();
+    let layouts = match by {
+        By::Layout(layouts) if layouts.layout().is_stream => Some(layouts),
+        _ => None,
+    };
+    let (mut tally, mut streams) = (Tally::default(), Streams::default());
     while let Some(captured) = captures.next().with_context(named)? {
-        let number = packet;
-        packet += 1;
-        let why = match captured {
-            Captured::Datagram { port: to, payload } if to == port => {
-                let description = by.describe(&payload);
+        let number = tally.packets;
+        tally.packets += 1;
+        let why = match (captured, layouts) {
+            (Captured::Datagram { port: to, payload }, None) if to == port => {
                 if !out.json {
                     out.say(format_args!("packet {number} of the file"))?;
                 }
-                show(by, &description, payload.len(), out)?;
-                match description.refused {
-                    None => accepted += 1,
-                    Some((reason, _)) => *refused.entry(reason).or_default() += 1,
-                }
-                fragments += description.fragments as u64;
+                tally.show(by, (&by.describe(&payload), payload.len()), out)?;
                 continue;
             }
-            Captured::Datagram { .. } => "to other ports",
-            Captured::IpFragment => "pieces of datagrams that IP has cut",
-            Captured::CutShort => "of which the file has only the beginning",
-            Captured::Other => "that are not UDP",
+            (Captured::Segment(segment), Some(layouts)) if segment.to.port() == port => {
+                if let Some(stream) = streams.take(&segment) {
+                    let decoded = (by, &**layouts, segment.from);
+                    decode_stream(decoded, stream, &mut tally, out)?;
+                }
+                continue;
+            }
+            (Captured::Segment(segment), None) if segment.to.port() == port => {
+                "of TCP to the port: the layout has transport = \"datagrams\""
+            }
+            (Captured::Datagram { port: to, .. }, Some(_)) if to == port => {
+                "of UDP to the port: the layout has transport = \"stream\""
+            }
+            (Captured::Datagram { .. } | Captured::Segment(_), _) => "to other ports",
+            (Captured::IpFragment, _) => "that are pieces of others, which IP has cut",
+            (Captured::CutShort, _) => "of which the file has only the beginning",
+            (Captured::Other, _) => "that are neither UDP nor TCP",
         };
-        *passed.entry(why).or_default() += 1;
+        *tally.passed.entry(why).or_default() += 1;
     }
-    let is_whole = refused.is_empty();
+    tally.unread = streams.into_all().filter_map(|(from, stream)| stream.ended(from)).collect();
+    finish(tally, out)
+}
+
+/// Shows the packets that have come whole on a connection.
+fn decode_stream(
+    (by, layouts, from): (&By, &Layouts, SocketAddr),
+    stream: &mut Stream,
+    tally: &mut Tally,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    while let Some((used, description)) = layouts.describe_next(&stream.bytes) {
+        if !out.json {
+            out.say(format_args!("packet at byte {} of the connection from {from}", stream.at))?;
+        }
+        tally.show(by, (&description, used), out)?;
+        stream.advance(used);
+        if description.refused.is_some() {
+            // As in a run: what follows cannot be told from its bytes.
+            stream.end_here(End::Refused);
+        }
+    }
+    Ok(())
+}
+
+fn finish(tally: Tally, out: &mut Out) -> anyhow::Result<Exit> {
+    let Tally { packets, accepted, fragments, refused, passed, unread } = tally;
+    let is_whole = refused.is_empty() && unread.is_empty();
     if out.json {
         out.object(&json!({
-            "packets": packet,
+            "packets": packets,
             "accepted": accepted,
             "fragments": fragments,
             "refused": refused,
             "not_decoded": passed,
+            "connections": unread,
         }))?;
     } else {
         let lost: u64 = refused.values().sum();
         out.say(format_args!(
-            "{packet} packets in the file: {accepted} accepted with {fragments} fragments, \
+            "{packets} packets in the file: {accepted} accepted with {fragments} fragments, \
              {lost} refused"
         ))?;
         for (reason, count) in refused {
@@ -140,6 +209,9 @@ fn decode_capture(by: &By, path: &Path, port: u16, out: &mut Out) -> anyhow::Res
         }
         for (why, count) in passed {
             out.say(format_args!("not decoded: {count} packets {why}"))?;
+        }
+        for what in unread {
+            out.say(what)?;
         }
     }
     Ok(if is_whole { Exit::Done } else { Exit::Loss })
