@@ -457,8 +457,11 @@ fn events_are_built_again_with_other_offsets_and_openers() {
     let different: std::collections::BTreeSet<u32> = variants.into_iter().collect();
     assert_eq!((different.len(), variants.map(|one| one >> 31)), (4, [0, 1, 1, 1]));
     for (more, expected) in [
-        (["--openers", "nobody-*"], "names of sources"),
-        (["--offset", "nobody=1 ns"], "names of sources"),
+        (["--openers", "nobody-*"], "--openers \"nobody-*\": it fits no source of "),
+        (["--openers", "nobody"], "in its files names board-0, board-1, board-2"),
+        (["--openers", "boards-2"], "board-2; did you mean board-2"),
+        (["--openers", "board-["], "--openers \"board-[\": "),
+        (["--offset", "nobody=1 ns"], "--offset \"nobody\": it fits no source of "),
         (["--offset", "board-2"], "trigger=-300 ns"),
         (["--coincidence", "4"], "as many sources as may open"),
     ] {
