@@ -226,6 +226,24 @@ fn parts_are_merged_in_order_and_an_intact_copy_is_taken() {
 }
 
 #[test]
+fn what_one_part_lacks_is_counted_alike_wherever_it_is_said() {
+    // It has the frames 1, 2, 3 and 6, and none before them.
+    let [_, two] = parts(complete);
+    let ranges = [(0, 0), (4, 5)].map(|(first, last)| MissingFrames { stream: 0, first, last });
+    let run = Run::open(two.path()).expect("opens");
+    let report = audited(&[&two]);
+    assert_eq!(
+        (run.frames_missing(), report.frames_missing, &*report.missing),
+        (3, 3, &ranges[..])
+    );
+    assert_eq!(verify(&run, |_| ()).frames_missing, 3);
+    let (folder, report) = merged(&run);
+    assert_eq!((report.frames_missing, &*report.missing), (3, &ranges[..]));
+    // The merged run is that of no part: of its beginning the missing first file tells.
+    assert!(!verify(&opened(&folder), |_| ()).is_intact());
+}
+
+#[test]
 fn an_unreadable_frame_of_a_part_is_counted_by_the_whole_copy_of_another() {
     let [one, two] = parts(complete);
     one.damage(0, one.offset(0, 1, column(0, &ColumnKind::FragmentLengths)));
