@@ -9,6 +9,7 @@ import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ledger } from "./past.mjs";
+import { storedFiles, storedRuns } from "./store.mjs";
 import { SCENARIOS, World } from "./world.mjs";
 
 /** @import {IncomingMessage, ServerResponse} from "node:http" */
@@ -144,6 +145,8 @@ const ROUTES = [
     response.writeHead(200, { "content-type": "text/plain; charset=utf-8" });
     response.end('[run]\nfolder = "/data/runs"\n\n[memory]\nbudget = "1 GiB"\n\n[frame]\nbytes = "32 MiB"\ncodec = "auto"\n');
   }],
+  ["GET", /^\/stored$/, ({ response, url }) => json(response, storedRuns(Number(url.searchParams.get("limit") ?? 100)))],
+  ["GET", /^\/stored\/([^/]+)$/, ({ response, match }) => json(response, storedFiles(match[1] ?? ""))],
   ["GET", /^\/logs$/, ({ here, response }) => json(response, { lines: [...here.lines].reverse() })],
   ["GET", /^\/alarms$/, ({ here, response }) => json(response, { alarms: [...here.alarms.values()] })],
   ["POST", /^\/alarms\/acknowledge$/, async ({ here, request, response }) => {

@@ -1,7 +1,7 @@
 // The mock's storage node: one stream that is sent, one that broke off, one that has ended; a
 // folder that works and one that failed.
 
-/** @import {Store, StoreStream} from "../src/api.ts" */
+/** @import {Store, StoredFile, StoredFiles, StoredList, StoreStream} from "../src/api.ts" */
 
 export const FAILED = "cannot sync /data/b/run-000317/run-000317-00004.catch: Input/output error (os error 5)";
 
@@ -31,3 +31,26 @@ export function store(seconds) {
     waiting_bytes: 13e6, memory_bytes: 1 << 30,
   };
 }
+
+const RUNS = 57;
+
+/** @param {number} back @returns {StoredFile[]} */
+const files = (back) => Array.from({ length: back === 0 ? 61 : 8 }, (_, index) => ({
+  name: `${name(back)}-${String(index).padStart(5, "0")}.catch`, folder: index % 2, stream: 0,
+  bytes: 17e9, being_written: back === 0 && index === 60,
+}));
+
+/** @param {number} back */
+const name = (back) => `run-${String(318 - back).padStart(6, "0")}`;
+
+/** @param {number} limit @returns {StoredList} */
+export const storedRuns = (limit) => ({
+  runs: Array.from({ length: Math.min(limit, RUNS) }, (_, back) => ({
+    name: name(back), files: files(back).length, bytes: files(back).length * 17e9, streams: [0],
+    being_written: back === 0 ? 1 : 0,
+  })),
+  total: RUNS,
+});
+
+/** @param {string} run @returns {StoredFiles} */
+export const storedFiles = (run) => ({ name: run, files: files(318 - Number(run.slice(4))) });

@@ -182,6 +182,35 @@ export interface Store {
   memory_bytes: number;
 }
 
+/** A run of which a node has files. */
+export interface StoredRun {
+  name: string;
+  files: number;
+  bytes: number;
+  streams: number[];
+  /** How many of its files. */
+  being_written: number;
+}
+
+export interface StoredList {
+  runs: StoredRun[];
+  /** Of all, without a limit. */
+  total: number;
+}
+
+export interface StoredFile {
+  name: string;
+  folder: number;
+  stream: number;
+  bytes: number;
+  being_written: boolean;
+}
+
+export interface StoredFiles {
+  name: string;
+  files: StoredFile[];
+}
+
 export interface State {
   node: { name: string; version: string; started: string; uptime_seconds: number };
   time: string;

@@ -1,5 +1,5 @@
 // Sources: worst first, filtered, and summed by group.
-import type { Alarm, LogLine, SourceState, SourceStatus } from "./api";
+import type { Alarm, LogLine, SourceState, SourceStatus, StoredFile } from "./api";
 
 const RANK: Record<SourceStatus, number> = {
   silent: 0, never: 1, out_of_step: 2, loss: 3, bad_data: 4, good: 5, off: 5,
@@ -97,3 +97,12 @@ export function merged(old: LogLine[], more: LogLine[], most: number): LogLine[]
   const all = new Map((again ? more : [...old, ...more]).map((line) => [line.number, line]));
   return [...all.values()].sort((a, b) => a.number - b.number).slice(-most);
 }
+
+/** The last files of a run, which are numbered in the order in which they were begun: those that
+ * are being written first. */
+export const newestFiles = (files: StoredFile[], most: number): StoredFile[] =>
+  [...files]
+    .sort((a, b) => Number(b.being_written) - Number(a.being_written) || indexOf(b) - indexOf(a) || a.stream - b.stream)
+    .slice(0, most);
+
+const indexOf = (file: StoredFile): number => Number(/-(\d+)\.catch$/.exec(file.name)?.[1] ?? -1);

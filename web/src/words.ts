@@ -179,6 +179,16 @@ export function streamWords({ state }: StoreStream): { text: string; status: Sou
   }
 }
 
+/** The state of a stored run's files, or of one. */
+export function writtenWords(written: number, files: number): string {
+  if (written === 0) return files === 0 ? "no files" : "not being written";
+  return files === 1 ? "being written" : `${format.many(written, "file")} being written`;
+}
+
+/** The streams of a stored run: all of few, the first and the number of many. */
+export const streamsWords = (streams: number[]): string =>
+  streams.length <= 4 ? streams.join(", ") : `${streams.slice(0, 3).join(", ")} and ${streams.length - 3} more`;
+
 export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {
   active: "active",
   latched: "ended, not acknowledged",

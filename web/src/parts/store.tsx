@@ -4,6 +4,7 @@ import type { Store, StoreFolder, StoreStream } from "../api";
 import * as format from "../format";
 import { streamWords } from "../words";
 import { Icon, STATUS_ICONS } from "./icon";
+import { Stored } from "./stored";
 
 function Badge({ stream }: { stream: StoreStream }) {
   const { text, status } = streamWords(stream);
@@ -129,6 +130,7 @@ export function StoreNode({ store }: { store: Store }) {
   return (
     <>
       <Streams streams={store.streams} />
+      <Stored streams={store.streams.length} />
       <Folders folders={store.folders} />
       <Refusals store={store} />
     </>

@@ -1,11 +1,12 @@
 import { expect, test, vi } from "vitest";
 import { announcement, sameVerdict } from "../../src/announce";
-import type { Alarm, Level, LogLine, Offsets, Run, SourceState, SourceStatus, Spill, StoreStream, Target, TargetNode } from "../../src/api";
+import type { Alarm, Level, LogLine, Offsets, Run, SourceState, SourceStatus, Spill, StoredFile, StoreStream, Target, TargetNode } from "../../src/api";
 import { hexRows } from "../../src/hex";
-import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
+import { filtered, groups, merged, needsAttention, newestFiles, urgentFirst, worstFirst } from "../../src/order";
 import {
   abandonedWords, folderWaitWords, headline, isLoss, lackWords, nodeAwayWords, nodeWords, offsetsWords,
-  runWords, spillLossWords, spillWaitWords, spillWords, streamWords, targetWords, untilDurableWords, verdictWords,
+  runWords, spillLossWords, spillWaitWords, spillWords, streamsWords, streamWords, targetWords, untilDurableWords, verdictWords,
+  writtenWords,
 } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
@@ -245,4 +246,23 @@ test("a storage node stores and records nothing", () => {
     syncs: { count: 0, total_seconds: 0, last_seconds: 0, longest_seconds: 0 },
   }).text;
   expect((["open", "waits", "broken_off", "cut_off", "ended"] as const).map(stream)).toEqual(["storing", "cannot be written", "broke off", "cut off", "ended"]);
+});
+
+test("of a stored run's files those that are being written come first, then the last ones", () => {
+  const file = (stream: number, index: number, being_written = false): StoredFile => ({
+    name: `run-7${stream > 0 ? `-s${stream}` : ""}-${String(index).padStart(5, "0")}.catch`,
+    folder: 0, stream, bytes: 1, being_written,
+  });
+  const files = [file(0, 0), file(0, 1), file(0, 2, true), file(1, 9), file(1, 10), file(2, 1, true)];
+  const shown = newestFiles(files, 4).map(({ stream, name }) => `${stream} ${name.slice(-8, -6)}`);
+  expect(shown).toEqual(["0 02", "2 01", "1 10", "1 09"]);
+  expect(newestFiles(files, 100)).toHaveLength(6);
+});
+
+test("a stored run's streams and state are said in words", () => {
+  expect(streamsWords([0])).toBe("0");
+  expect(streamsWords([0, 1, 2, 3])).toBe("0, 1, 2, 3");
+  expect(streamsWords([0, 1, 2, 3, 9])).toBe("0, 1, 2 and 2 more");
+  expect([writtenWords(0, 7), writtenWords(2, 7), writtenWords(1, 1), writtenWords(0, 0)])
+    .toEqual(["not being written", "2 files being written", "being written", "no files"]);
 });

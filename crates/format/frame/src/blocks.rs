@@ -63,6 +63,14 @@ impl BlockChecksums {
         digest.finish()
     }
 
+    /// Those that damaged bytes were stored with, for a copy in which readers find the damage, too:
+    /// the column's checksum, and the table's if it could be read. Otherwise the blocks' are those
+    /// of the bytes as they are, which do not combine to the column's: readers check all of it.
+    pub fn of_damaged(bytes: &[u8], crc32c: u32, table: Option<Blocks>) -> Self {
+        let blocks = table.map_or_else(|| Self::of(bytes).blocks, |table| table.checksums);
+        Self { blocks, crc32c, bytes: bytes.len() as u64 }
+    }
+
     /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes

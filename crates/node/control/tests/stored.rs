@@ -1,7 +1,7 @@
 //! The files that a node serves: those of a storage node, and by the same code those of a recorder.
 
 use catchment_control::{Role, TokenFile, own_folder};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stores::{at, config, feed, put, start};
 use crate::support::{Client, Test};
@@ -111,6 +111,45 @@ fn check_what_is_not_there(client: &Client, run: &str, file: &str) {
     ] {
         assert_eq!(client.get(none).status, 404, "{none}");
     }
+}
+
+#[test]
+fn the_newest_runs_stand_first_where_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let stored = config.folders[0].clone();
+    // Their names are in another order than they were begun.
+    let hour = std::time::Duration::from_secs(3_600);
+    for (age, run) in [(3, "run-2"), (2, "run-9"), (1, "run-1")] {
+        let (path, begun) = (stored.join(run), std::time::SystemTime::now() - age * hour);
+        std::fs::create_dir_all(&path).unwrap();
+        for file in ["-00000", "-s4-00000", "-s4-00001"] {
+            std::fs::write(path.join(format!("{run}{file}.catch")), [0; 100]).unwrap();
+        }
+        std::fs::File::open(&path).unwrap().set_modified(begun).unwrap();
+    }
+    let held = std::fs::File::open(stored.join("run-9/run-9-00000.catch")).unwrap();
+    held.try_lock().unwrap();
+    let (node, client) = start(config);
+    let list = client.get("/api/v1/stored?newest=true&limit=2").json();
+    let run = |name: &str, being_written: u64| {
+        json!({
+            "name": name, "files": 3, "bytes": 300, "streams": [0, 4],
+            "being_written": being_written,
+        })
+    };
+    assert_eq!(list, json!({ "runs": [run("run-1", 0), run("run-9", 1)], "total": 3 }));
+    let by_name = client.get("/api/v1/stored?limit=1&after=run-1").json();
+    assert_eq!((&by_name["runs"][0]["name"], &by_name["total"]), (&"run-2".into(), &3.into()));
+    let files = client.get("/api/v1/stored/run-9").json();
+    let of = |file: &Value| (file["stream"].as_u64(), file["being_written"].as_bool());
+    let files: Vec<_> = files["files"].as_array().unwrap().iter().map(of).collect();
+    let closed = (Some(4), Some(false));
+    assert_eq!(files, [(Some(0), Some(true)), closed, closed]);
+    assert_eq!(client.get("/api/v1/stored?newest=true&after=run-1").status, 422);
+    drop(client);
+    node.shutdown();
+    assert!(node.wait().failed.is_none());
 }
 
 #[test]

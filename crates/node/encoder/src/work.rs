@@ -56,6 +56,9 @@ pub struct StoredBytes<'a> {
     pub raw_bytes: u64,
     /// The stored bytes.
     pub bytes: &'a [u8],
+    /// Their checksums, if they are not to be computed: those of a column that is damaged, so that
+    /// the damage is found in a copy, too.
+    pub checksums: Option<&'a BlockChecksums>,
 }
 
 impl Column for Vec<u8> {
@@ -212,8 +215,8 @@ impl Worker {
         if !column.prepare(&mut |bytes| buffers.take(bytes)) {
             return Taken::Done(Done { stored: Stored::Failed, ..Done::as_it_is(column) });
         }
-        if let Some(StoredBytes { codec, bytes, .. }) = column.stored() {
-            let checksums = BlockChecksums::of(bytes).into();
+        if let Some(StoredBytes { codec, bytes, checksums, .. }) = column.stored() {
+            let checksums = checksums.cloned().unwrap_or_else(|| BlockChecksums::of(bytes)).into();
             return Taken::Done(Done { codec, checksums, ..Done::as_it_is(column) });
         }
         if ask.is_raw() {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use catchment_frame::FileHeader;
+use catchment_frame::{FileHeader, Position};
 use catchment_storage::{Elsewhere, Interrupted, Resumable, ResumedPlace, RunPlace, StorageError};
 use catchment_telemetry::utc_now;
 
 use crate::config::RecorderConfig;
 use crate::forward_wait::ForwardWait;
-use crate::node_left::{AskedNode, needs_folders};
+use crate::node_left::{AskedNode, NodeLeft, needs_folders};
 use crate::recorder::{Recorder, RecorderError};
 use crate::schema::schema;
 use crate::selection::Selection;
@@ -73,10 +73,8 @@ impl Recorder {
             }
             left.push((node, of_node));
         }
-        if !needs_folders(&targets)
-            && let Some((node, of_node)) = left.pop()
-        {
-            return Ok(node.resumable(of_node, &targets));
+        if !needs_folders(&targets) && !left.is_empty() {
+            return at_nodes(left, &targets);
         }
         let elsewhere: Vec<Elsewhere> =
             left.iter().map(|(node, of_node)| node.elsewhere(of_node)).collect();
@@ -110,9 +108,47 @@ impl Recorder {
             return Ok(Some(find_interrupted(config, name, &[])?.0.header().config.clone()));
         }
         let nodes = AskedNode::all_of(config, &targets, name, None)?;
-        let left = nodes.first().map(AskedNode::look).transpose()?;
-        Ok(left.flatten().map(|(header, _)| header.config))
+        for node in nodes {
+            if let Some((header, _)) = node.look()? {
+                return Ok(Some(header.config));
+            }
+        }
+        Ok(None)
     }
+}
+
+/// How a run goes on that needs storage nodes alone, which this recorder cannot read: at the lowest
+/// of their ends. What the others have beyond is cut off there, since it is not durable in all of
+/// them: front-ends send it again.
+fn at_nodes(
+    mut left: Vec<(AskedNode, NodeLeft)>,
+    targets: &[TargetConfig],
+) -> Result<Resumable, RecorderError> {
+    let synced = left.iter().filter_map(|(_, of)| of.positions.newest(0, Position::SYNCED));
+    let synced = synced.map(|synced| synced.position).max().unwrap_or(0);
+    let end = loop {
+        let ends = left.iter().enumerate().map(|(index, (_, of_node))| (of_node.sequence, index));
+        let (end, lowest) = ends.min().expect("a storage node");
+        if end < synced {
+            let why = format!("frames below {synced} were durable, and it has those below {end}");
+            return Err(left[lowest].0.failed(0, (why, false)));
+        }
+        let beyond = left.iter_mut().find(|(_, of_node)| of_node.sequence > end);
+        let Some((node, of_node)) = beyond else { break end };
+        // It may have less then, where a frame stands for several.
+        *of_node = node.ask(end)?;
+        if of_node.sequence > end {
+            let got = of_node.sequence;
+            let why = format!("it has frames up to {got}, and the run goes on at {end}");
+            return Err(node.failed(0, (why, true)));
+        }
+    };
+    let mut left = left.into_iter();
+    let (first, of_first) = left.next().expect("a storage node");
+    let mut from = first.resumable(of_first, targets);
+    left.for_each(|(node, of_node)| node.join(&mut from, of_node));
+    assert_eq!(from.sequence, end, "all nodes end there");
+    Ok(from)
 }
 
 /// Checks that the header of a file of that target is as this configuration writes it.

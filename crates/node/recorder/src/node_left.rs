@@ -18,6 +18,8 @@
 //!  node    .. 46 47
 //! ```
 //!
+//! Several nodes without a folder go on at the lowest of their ends (interrupted.rs).
+//!
 //! Frames in the node's spill are forwarded first (spill/forward.rs), if they are few and the node
 //! takes them; otherwise a new run begins, and is spilled. Of nodes that share the frames each is
 //! asked, and the run goes on at the first number that none of them has (`node_shares.rs`).
@@ -107,9 +109,6 @@ impl AskedNode {
         let mut nodes = Vec::new();
         for (number, target) in targets.iter().enumerate().filter(|(_, target)| target.required) {
             nodes.extend(target.place.node().map(|node| (number, node, &target.spill)));
-        }
-        if nodes.len() > 1 && !needs_folders(targets) {
-            return Err(refused("several targets are storage nodes, and none is a folder"));
         }
         let mut all = Vec::with_capacity(nodes.len());
         for (target, node, spill) in nodes {
@@ -352,8 +351,8 @@ impl AskedNode {
         Ok(CaughtUp { place, frames, bytes })
     }
 
-    /// How to go on with a run of which it has all frames, or none at all, and which needs no other
-    /// target.
+    /// How to go on with a run of which it has all frames, or none at all, and which needs no
+    /// folder; what other nodes have is [joined](Self::join).
     pub(crate) fn resumable(&self, left: NodeLeft, targets: &[TargetConfig]) -> Resumable {
         let (sequence, epoch) = (left.sequence, left.epoch());
         let header = left.header.as_ref().unwrap_or(&self.header);
@@ -379,6 +378,21 @@ impl AskedNode {
             places,
             cut_off: None,
         }
+    }
+
+    /// Adds what the node has to how a run goes on at others, which have as many frames.
+    pub(crate) fn join(&self, from: &mut Resumable, left: NodeLeft) {
+        from.epoch = from.epoch.max(left.epoch());
+        let own = from.superseded.pop();
+        for record in left.header.iter().flat_map(|header| &header.superseded) {
+            if !from.superseded.contains(record) {
+                from.superseded.push(*record);
+            }
+        }
+        let epoch = from.epoch;
+        from.superseded.extend(own.map(|own| Superseded { epoch, ..own }));
+        from.positions.add(left.positions.records());
+        from.places[self.target] = left.place();
     }
 }
 
@@ -406,8 +420,9 @@ impl NodeQuestion {
     ) -> Result<Self, RecorderError> {
         let targets = config.targets();
         assert!(!needs_folders(&targets), "a run that needs no folder");
-        let asked = AskedNode::all_of(config, &targets, name, None)?.pop().expect("a storage node");
-        assert!(!asked.is_dealt(), "one node has all frames");
+        let mut nodes = AskedNode::all_of(config, &targets, name, None)?;
+        let asked = nodes.pop().expect("a storage node");
+        assert!(nodes.is_empty() && !asked.is_dealt(), "one node has all frames");
         let mut link = asked.link_over(dial, (session, seed), (0, 0))?;
         link.session.ask();
         Ok(Self { asked, targets, talk: Talk::new(link) })

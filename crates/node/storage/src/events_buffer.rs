@@ -96,7 +96,12 @@ impl Payload {
             }
             Self::InBase(..) => {
                 let (codec, raw_bytes) = (Codec::Base, range.end - range.start);
-                ColumnData::Stored(StoredColumn { codec, raw_bytes, bytes: records })
+                ColumnData::Stored(StoredColumn {
+                    codec,
+                    raw_bytes,
+                    bytes: records,
+                    checksums: None,
+                })
             }
         }
     }

@@ -511,10 +511,17 @@ fn exchange(counts: &mut SourceLedger, of_frame: &SourceLedger, kind: LedgerKind
     *received = received.saturating_add(uncounted - known);
 }
 
-/// The numbers that no folder has, by stream, rising: from 0 if there are several places or parts,
-/// as a file that begins a run may be missing in all. The first [`MISSING_MAX`] ranges. None for a
-/// run that is being recorded, whose frames in progress may still arrive.
+/// The numbers that no folder has: the first [`MISSING_MAX`] of [`gaps`].
 pub(crate) fn missing(run: &Run) -> Vec<MissingFrames> {
+    let mut missing = gaps(run);
+    missing.truncate(MISSING_MAX);
+    missing
+}
+
+/// The numbers that no folder has, by stream, rising: from 0 if there are several places or parts,
+/// as a file that begins a run may be missing in all. None for a run that is being recorded, whose
+/// frames in progress may still arrive, and none where each file has numbers of its own.
+pub(crate) fn gaps(run: &Run) -> Vec<MissingFrames> {
     if run.being_recorded() || run.header().numbering != Numbering::Run {
         return Vec::new();
     }
@@ -526,7 +533,7 @@ pub(crate) fn missing(run: &Run) -> Vec<MissingFrames> {
     for (stream, (first, last)) in numbers {
         let begin = if are_by_number(files) { 0 } else { first };
         let expected = next.filter(|(of, _)| *of == stream).map_or(begin, |(_, next)| next);
-        if first > expected && missing.len() < MISSING_MAX {
+        if first > expected {
             missing.push(MissingFrames { stream, first: expected, last: first - 1 });
         }
         next = Some((stream, expected.max(last.saturating_add(1))));

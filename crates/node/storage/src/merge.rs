@@ -8,27 +8,35 @@
 //! increments what it lacks, the increments are those of the place of the ledger, less what other
 //! places have: their sum with what the columns give is what [`recompute`] finds, so that an audit
 //! of the merged run finds what one of the folders together does. Of the parts of a target whose
-//! frames are dealt, they are those of all parts, each copy's once. A frame that no copy can be
-//! read of is replaced by a skipped one, with its fragments counted as `fragments_discarded_disk`,
-//! or is missing if its counts cannot be read either.
+//! frames are dealt, they are those of all parts, each copy's once.
 //!
-//! One frame at a time is in memory. Trends of the folders are merged, too (merge_trends.rs).
+//! Of a frame that has no whole copy, columns are taken from the copies in which they are whole.
+//! What is damaged in all of them is copied as it is, with the checksums that it was stored with:
+//! the rest of the frame can be read, the merged run is as good as its sources, and readers and
+//! `verify` find the damage there as they did before. Only a frame of which not even the bytes can
+//! be had is left out: it is replaced by a skipped one, with its fragments counted as
+//! `fragments_discarded_disk`, or is missing if its counts cannot be read either.
+//!
+//! One frame at a time is in memory, of a damaged one its copies. Trends of the folders are merged,
+//! too (merge_trends.rs).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use catchment_frame::{
-    ColumnEntry, ColumnKind, FrameInfo, FrameKind, Origin, decode_ledger, frame_ledger,
+    BlockChecksums, ColumnEntry, ColumnKind, FrameInfo, FrameKind, Origin, decode_ledger,
+    frame_ledger,
 };
+use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, SourceLedger};
 
 use crate::audit::recompute;
 use crate::base;
-use crate::copies::Location;
+use crate::copies::{Location, alike};
 use crate::error::StorageError;
 use crate::folders::{self, MissingFrames, OF_FRAME};
-use crate::frame_copy::{FrameCopy, increments_column, lesser, only_of_frame, split};
+use crate::frame_copy::{DamagedFrame, FrameCopy, increments_column, lesser, only_of_frame, split};
 use crate::frame_index;
 use crate::left_out::LeftOut;
 use crate::merge_trends::{Closing, merge_trends};
@@ -40,8 +48,12 @@ use crate::write::{Ending, NewRun, RunWriter, WriteOptions, WriteReport, unwrita
 /// What was merged.
 #[derive(Clone, Debug, Default)]
 pub struct MergeReport {
-    /// What was written; what no copy could be read of is among `left_out`.
+    /// What was written; frames of which nothing could be had are among `left_out`.
     pub write: WriteReport,
+    /// Frames with damage that no copy is without, copied as they are.
+    pub frames_damaged: u64,
+    /// What is damaged in them: a line for each column.
+    pub damaged: Vec<String>,
     /// The files that were read.
     pub files: u64,
     /// Copies of frames that were left, since one is enough.
@@ -221,6 +233,9 @@ fn info_at(files: &[RunFile], (file, index): Location) -> &FrameInfo {
     &files[file].reader.frames()[index].info
 }
 
+/// Columns as they are stored, and the checksums of damaged ones.
+type Columns = (Vec<(ColumnEntry, Vec<u8>)>, BTreeMap<u32, BlockChecksums>);
+
 struct Merger<'a> {
     run: &'a Run,
     writer: RunWriter,
@@ -231,6 +246,8 @@ struct Merger<'a> {
     /// The number behind the last one of each stream.
     next: BTreeMap<u32, u64>,
     left_out: LeftOut,
+    frames_damaged: u64,
+    damaged: LeftOut,
     replaced: LeftOut,
     copies_left: u64,
 }
@@ -245,6 +262,8 @@ impl<'a> Merger<'a> {
             total: run.recorded_ledger()?,
             next: BTreeMap::new(),
             left_out: LeftOut::default(),
+            frames_damaged: 0,
+            damaged: LeftOut::default(),
             replaced: LeftOut::default(),
             copies_left: 0,
         })
@@ -263,6 +282,15 @@ impl<'a> Merger<'a> {
                 }
                 Err(error) => errors.push(error),
             }
+        }
+        // A disk that fails to read is no damage: nothing is written without its frames.
+        let is_damage = errors.iter().all(StorageError::is_damage);
+        let damaged = if read.is_none() && is_damage { self.damaged(&item) } else { None };
+        let mut kept = BTreeMap::new();
+        if let Some((from, frame)) = damaged {
+            let DamagedFrame { copy, columns, .. } = frame;
+            kept = columns.into_iter().map(|(id, (checksums, _))| (id, checksums)).collect();
+            (read, errors) = (Some((from, copy)), Vec::new());
         }
         let Some((from, copy)) = read else { return self.lose(&item, errors) };
         for error in errors {
@@ -289,16 +317,50 @@ impl<'a> Merger<'a> {
             Some((sequence, rows)) => FrameInfo { sequence, rows, ..info },
             None => info,
         };
-        self.write(info, copy.columns, columns_counts, increments)
+        self.write(info, (copy.columns, kept), columns_counts, increments)
+    }
+
+    /// The frame put together from its copies, none of which is whole; none if nothing can be had.
+    /// Names what is damaged in all of them.
+    fn damaged(&mut self, item: &Item) -> Option<(Location, DamagedFrame)> {
+        let files = self.run.run_files();
+        let read = |&(file, index): &Location| {
+            let of = &files[file];
+            let frame = DamagedFrame::read(&of.reader, index, |error| of.error(error)).ok()?;
+            Some(((file, index), frame))
+        };
+        let mut copies: Vec<_> = item.copies.iter().filter_map(read).collect();
+        // Equal ones stay in order.
+        copies.sort_by_key(|(_, frame)| (frame.uncounted.len(), frame.columns.len()));
+        let (first, others) = copies.split_first_mut()?;
+        for (other, frame) in others.iter().filter(|(other, _)| alike(files, first.0, *other)) {
+            let before = first.1.columns.len();
+            first.1.mend(frame);
+            let mended = before - first.1.columns.len();
+            if mended > 0 {
+                let [one, other] = [first.0, *other].map(|(file, index)| {
+                    format!("frame {index} of {}", files[file].path.display())
+                });
+                let columns = counted(mended as u64, "column");
+                self.replaced.name(format!("{one}: {columns} copied from {other}"));
+            }
+        }
+        let damage = first.1.damage();
+        self.frames_damaged += u64::from(!damage.is_empty());
+        damage.into_iter().for_each(|line| self.damaged.name(line));
+        Some(copies.swap_remove(0))
     }
 
     /// Replaces a frame that cannot be read by a skipped one, which counts its fragments as lost.
     fn lose(&mut self, item: &Item, mut errors: Vec<StorageError>) -> Result<(), StorageError> {
         let files = self.run.run_files();
-        // A disk that fails to read is no damage: nothing is written without its frames.
-        let failed = errors.iter().position(|error| !error.is_damage()).unwrap_or(0);
-        let error = errors.swap_remove(failed);
-        self.left_out.note(error)?;
+        let failed = errors.iter().position(|error| !error.is_damage());
+        let error = errors.swap_remove(failed.unwrap_or(0));
+        if failed.is_some() {
+            return Err(error);
+        }
+        let number = info_at(files, item.copies[0]).sequence;
+        self.left_out.name(format!("{error}; so the frame with the number {number} as a whole"));
         let countable = item.copies.iter().find_map(|&(file, index)| {
             let (counts, errors) = frame_ledger(&files[file].reader, index);
             errors.is_empty().then_some(((file, index), counts))
@@ -325,14 +387,14 @@ impl<'a> Merger<'a> {
         }
         let nothing = Ledger::new(counts.sources.len());
         let info = FrameInfo { kind: FrameKind::SKIPPED, rows: 1, ..info };
-        self.write(info, Vec::new(), nothing, increments)
+        self.write(info, Columns::default(), nothing, increments)
     }
 
     /// Writes a frame with these increments, as far as the ledger has them.
     fn write(
         &mut self,
         info: FrameInfo,
-        mut columns: Vec<(ColumnEntry, Vec<u8>)>,
+        (mut columns, mut damaged): Columns,
         by_columns: Ledger,
         mut increments: Ledger,
     ) -> Result<(), StorageError> {
@@ -345,13 +407,16 @@ impl<'a> Merger<'a> {
         }
         let schema = &self.run.header().schema;
         if let Some(column) = increments_column(schema, info.kind, &increments)? {
+            // Those of a copy, in place of damaged ones.
+            columns.retain(|(entry, _)| entry.id != column.0.id);
+            damaged.remove(&column.0.id);
             columns.insert(0, column);
         }
         let mut counts = by_columns;
         counts.add(&increments);
         let next = self.next.entry(info.origin.stream).or_default();
         *next = (*next).max(info.numbers().1.saturating_add(1));
-        self.writer.copy(info, &columns, &counts)
+        self.writer.copy(info, (&columns, &damaged), &counts)
     }
 
     /// The increments of a frame; nothing if they cannot be read, as an audit counts then.
@@ -372,9 +437,7 @@ impl<'a> Merger<'a> {
     fn finish(mut self) -> Result<MergeReport, StorageError> {
         let run = self.run;
         self.write_rest()?;
-        let missing = folders::missing(run);
-        let known = missing.iter().fold(0u64, |sum, one| sum.saturating_add(one.count()));
-        let frames_missing = run.frames_missing().max(known);
+        let (missing, frames_missing) = (folders::missing(run), run.frames_missing());
         let files = run.run_files();
         let differing = match folders::are_by_number(files) {
             true => folders::differing(run),
@@ -387,12 +450,15 @@ impl<'a> Merger<'a> {
                  differ; the first that can be read was copied"
             ));
         }
-        let data_lost = run.lost_data() || frames_missing > 0 || !self.left_out.is_empty();
+        let is_whole = self.left_out.is_empty() && self.frames_damaged == 0;
+        let data_lost = run.lost_data() || frames_missing > 0 || !is_whole;
         let run_ended = run.ended();
         let ending = Ending { ledger: self.total, run_ended, data_lost };
         let written = self.writer.finish(ending)?;
         Ok(MergeReport {
             write: WriteReport { left_out: self.left_out.into_lines(), ..written },
+            frames_damaged: self.frames_damaged,
+            damaged: self.damaged.into_lines(),
             files: files.len() as u64,
             copies_left: self.copies_left,
             replaced: self.replaced.into_lines(),
@@ -425,7 +491,7 @@ impl<'a> Merger<'a> {
             let origin = Origin { stream, ..Origin::SINGLE };
             let info = FrameInfo { kind, sequence: next, origin, ..FrameInfo::EMPTY };
             let nothing = Ledger::new(increments.sources.len());
-            self.write(info, Vec::new(), nothing, increments)?;
+            self.write(info, Columns::default(), nothing, increments)?;
             next += 1;
         }
         Ok(())

@@ -409,7 +409,8 @@ impl<'a> Reframer<'a> {
         let gaps: Vec<Vec<crate::Span>> = gaps.collect::<Result<_, StorageError>>()?;
         let columns = entries.iter().zip(&stored).zip(&gaps).map(|((entry, bytes), spans)| {
             let (codec, raw_bytes) = (entry.codec, entry.raw_bytes);
-            let samples = ColumnData::Stored(StoredColumn { codec, raw_bytes, bytes });
+            let stored = StoredColumn { codec, raw_bytes, bytes, checksums: None };
+            let samples = ColumnData::Stored(stored);
             ChannelColumn { id: entry.id, first_sample: entry.first_sample, spans, samples }
         });
         let info = frame.summary.info;

@@ -261,14 +261,18 @@ impl Run {
         self.run_files().iter().flat_map(named)
     }
 
-    /// Numbers missing between the frames: frames that were recorded and are lost. For a run being
+    /// Numbers missing between the frames: frames that were recorded and are lost. Of several
+    /// folders, or of a part of a target's frames, also those before the first. For a run being
     /// recorded, frames in progress may still arrive: 0.
     pub fn frames_missing(&self) -> u64 {
         if self.being_recorded() {
             return 0;
         }
         match self.header().numbering {
-            Numbering::Run => sequences_missing(self.run_files().iter().flat_map(infos)),
+            Numbering::Run => {
+                let counts = folders::gaps(self).into_iter().map(|range| range.count());
+                counts.fold(0, u64::saturating_add)
+            }
             Numbering::File => {
                 let missing = self.run_files().iter().map(|file| sequences_missing(infos(file)));
                 missing.fold(0, u64::saturating_add)

@@ -13,6 +13,7 @@ mod output;
 mod parts;
 mod store;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 use catchment_codec::{Coding, Element};
 use catchment_encoder::{Ask, Buffers, Rule, Worker};
 use catchment_frame::{
-    ColumnCoding, ColumnEntry, ColumnInfo, ColumnKind, EntryNames, FileHeader, FrameInfo,
-    FrameKind, Numbering, TocFlags, further_pieces, unqualified,
+    BlockChecksums, ColumnCoding, ColumnEntry, ColumnInfo, ColumnKind, EntryNames, FileHeader,
+    FrameInfo, FrameKind, Numbering, TocFlags, further_pieces, unqualified,
 };
 use catchment_model::{Entry, Ledger};
 use catchment_trends::Watch;
@@ -199,12 +200,12 @@ impl RunWriter {
     }
 
     /// Writes a frame of another file of the run as it is there: its number, unless each file has
-    /// its own, its ranges and its origin, and its columns as they are stored. `counts` is what it
-    /// adds to the ledger.
+    /// its own, its ranges and its origin, and its columns as they are stored. `damaged` has the
+    /// checksums of columns that are damaged, by their ids. `counts` is what it adds to the ledger.
     pub(crate) fn copy(
         &mut self,
         info: FrameInfo,
-        columns: &[(ColumnEntry, Vec<u8>)],
+        (columns, damaged): (&[(ColumnEntry, Vec<u8>)], &BTreeMap<u32, BlockChecksums>),
         counts: &Ledger,
     ) -> Result<(), StorageError> {
         if self.run.numbering == Numbering::Run {
@@ -223,7 +224,8 @@ impl RunWriter {
                 ..ColumnForm::new(entry.id, entry.dtype, entry.rows)
             };
             let (codec, raw_bytes) = (qualified.unwrap_or(entry.codec), entry.raw_bytes);
-            let stored = ColumnData::Stored(StoredColumn { codec, raw_bytes, bytes });
+            let checksums = damaged.get(&entry.id);
+            let stored = ColumnData::Stored(StoredColumn { codec, raw_bytes, bytes, checksums });
             let ask = Ask::new(Element::Bytes, Rule::Fixed(Coding::None));
             FrameColumn { form, ask, is_small: false, bytes: RunColumn::from(stored) }
         });

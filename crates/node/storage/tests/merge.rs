@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, FileReader, FrameInfo, Numbering, OpenOptions, Origin,
+    Codec, ColumnEntry, ColumnKind, Dtype, FileReader, FrameInfo, Numbering, OpenOptions, Origin,
 };
-use catchment_model::Entry;
+use catchment_model::{Entry, SourceId};
 use catchment_storage::{
     AuditReport, Closing, MergeReport, MissingFrames, Run, RunOptions, Select, StorageError,
     Verdict, WriteOptions, audit, merge, recompute, verify,
@@ -47,7 +47,7 @@ fn opened(folder: &tempfile::TempDir) -> Run {
 
 /// The id of a column of a source.
 fn column(source: u32, kind: &ColumnKind) -> u32 {
-    header(3, 0).schema.column(Some(catchment_model::SourceId(source)), kind).expect("a column")
+    header(3, 0).schema.column(Some(SourceId(source)), kind).expect("a column")
 }
 
 #[test]
@@ -226,6 +226,24 @@ fn parts_are_merged_in_order_and_an_intact_copy_is_taken() {
 }
 
 #[test]
+fn what_one_part_lacks_is_counted_alike_wherever_it_is_said() {
+    // It has the frames 1, 2, 3 and 6, and none before them.
+    let [_, two] = parts(complete);
+    let ranges = [(0, 0), (4, 5)].map(|(first, last)| MissingFrames { stream: 0, first, last });
+    let run = Run::open(two.path()).expect("opens");
+    let report = audited(&[&two]);
+    assert_eq!(
+        (run.frames_missing(), report.frames_missing, &*report.missing),
+        (3, 3, &ranges[..])
+    );
+    assert_eq!(verify(&run, |_| ()).frames_missing, 3);
+    let (folder, report) = merged(&run);
+    assert_eq!((report.frames_missing, &*report.missing), (3, &ranges[..]));
+    // The merged run is that of no part: of its beginning the missing first file tells.
+    assert!(!verify(&opened(&folder), |_| ()).is_intact());
+}
+
+#[test]
 fn an_unreadable_frame_of_a_part_is_counted_by_the_whole_copy_of_another() {
     let [one, two] = parts(complete);
     one.damage(0, one.offset(0, 1, column(0, &ColumnKind::FragmentLengths)));
@@ -249,26 +267,129 @@ fn a_run_has_ended_where_one_part_says_so_and_lost_what_any_part_has_lost() {
     assert!(report.flagged_lost && report.closing == Closing::Ended, "{report:?}");
 }
 
+/// Which fragments of a source can be read; the other events' are not looked at.
+fn readable(run: &Run, source: u32) -> Vec<bool> {
+    let read = |frame| run.fragments(frame, SourceId(source)).is_ok();
+    (0..run.frames().len()).map(read).collect()
+}
+
 #[test]
-fn a_frame_of_which_no_copy_can_be_read_is_counted_as_lost() {
-    let one = complete().make();
-    one.damage(0, one.offset(0, 1, column(0, &ColumnKind::FragmentPayload)));
-    let recorded = |run: &Run| run.recorded_ledger().expect("reads").expect("a total").total();
-    for folders in [&[&one][..], &[&one, &one]] {
-        let source = open(folders);
-        let (folder, report) = merged(&source);
-        let run = opened(&folder);
-        let [line] = &report.write.left_out[..] else { panic!("{report:?}") };
-        assert!(line.contains("run-00000.catch: frame 1, fragment_payload of source"), "{line}");
-        assert!(report.data_lost && verify(&run, |_| ()).is_intact());
-        let (before, after) = (recorded(&source), recorded(&run));
-        // Four events of three sources.
-        assert_eq!(after[Entry::FragmentsDiscardedDisk], 12);
-        assert_eq!(after[Entry::FragmentsRecorded] + 12, before[Entry::FragmentsRecorded]);
-        let report = audit(&run).expect("an audit");
-        assert_eq!((report.verdict, report.events), (Verdict::DataLost, 20), "{report:?}");
-        assert_eq!(run.find(crate::common::key(3)).expect("reads"), None);
+fn a_frame_of_which_no_copy_is_whole_is_merged_with_its_damage() {
+    for kind in [ColumnKind::FragmentPayload, ColumnKind::FragmentLengths] {
+        let one = complete().make();
+        one.damage(0, one.offset(0, 1, column(0, &kind)));
+        for folders in [&[&one][..], &[&one, &one]] {
+            let source = open(folders);
+            let (folder, report) = merged(&source);
+            let run = opened(&folder);
+            assert_eq!((report.write.frames, report.frames_damaged), (7, 1), "{report:?}");
+            let [line] = &report.damaged[..] else { panic!("{report:?}") };
+            let named = format!("run-00000.catch: frame 1, {} of source", kind.name());
+            assert!(line.contains(&named), "{line}");
+            assert!(report.write.left_out.is_empty() && report.data_lost);
+            // As good as its source: every other column is there, and this one is named.
+            assert_eq!((run.event_count(), run.lost_data()), (24, true));
+            assert_eq!(readable(&run, 0), [true, false, true, true, true, true, true]);
+            assert_eq!(readable(&run, 1), [true; 7]);
+            let problems = verify(&run, |_| ()).problems;
+            let here = (Some(1), Some(kind.name()));
+            assert!(!problems.is_empty(), "the damage is found");
+            assert!(problems.iter().all(|one| (one.frame, one.column.as_deref()) == here));
+            let recorded = |run: &Run| run.recorded_ledger().expect("reads");
+            assert_eq!(recorded(&run), recorded(&source));
+            assert_eq!(recompute(&run).0, recompute(&source).0);
+            let [merged, before] = [&run, &source].map(|run| audit(run).expect("an audit"));
+            // An audit reads no payload: it goes by what the file says of itself.
+            let verdict = match kind {
+                ColumnKind::FragmentPayload => Verdict::DataLost,
+                _ => before.verdict,
+            };
+            assert_eq!((merged.verdict, merged.closing), (verdict, Closing::Ended));
+        }
     }
+}
+
+#[test]
+fn damage_within_a_large_column_is_found_by_its_blocks_in_the_merged_run_too() {
+    let made = Recipe { files: vec![vec![3, 20_000], vec![20_000]], ..complete() }.make();
+    let payload = column(1, &ColumnKind::FragmentPayload);
+    let at = [(0, 1), (1, 0)].map(|(file, frame)| {
+        let mut entries = made.frames[file][frame].1.iter();
+        let entry = entries.find(|entry| entry.id == payload).expect("the column");
+        let begin = made.offset(file, frame, payload);
+        made.damage(file, begin + 70_000);
+        (file, begin + entry.stored_bytes.next_multiple_of(64))
+    });
+    // Of the second one, the table is damaged, too.
+    made.damage(at[1].0, at[1].1);
+    let source = Run::open(made.path()).expect("opens");
+    let (folder, report) = merged(&source);
+    assert_eq!((report.frames_damaged, report.write.frames), (2, 3), "{report:?}");
+    for run in [&source, &opened(&folder)] {
+        let part = |frame, row| run.fragment_part(frame, SourceId(1), row, 0..100);
+        // The first row is before the damaged block, which only a table of blocks tells.
+        assert!(part(1, 0).is_ok() && part(2, 0).is_err(), "the first rows");
+        assert!(part(1, 5_000).is_err() && part(2, 5_000).is_err(), "within the block");
+    }
+}
+
+#[test]
+fn columns_that_are_whole_in_different_copies_are_put_together() {
+    let (one, other) = (whole(), whole());
+    one.damage(0, one.offset(0, 1, column(0, &ColumnKind::FragmentPayload)));
+    other.damage(0, other.offset(0, 1, column(2, &ColumnKind::FragmentPayload)));
+    for folders in [[&one, &other], [&other, &one]] {
+        let (folder, report) = merged(&open(&folders));
+        let run = opened(&folder);
+        check_events(&run, 0..24);
+        assert!(verify(&run, |_| ()).is_intact());
+        assert_eq!((report.frames_damaged, report.damaged.len()), (0, 0), "{report:?}");
+        let [line] = &report.replaced[..] else { panic!("{report:?}") };
+        assert!(line.contains("frame 1 of ") && line.contains("1 column copied from"), "{line}");
+        assert_eq!(run.recorded_ledger().expect("reads").as_ref(), Some(&one.ledger));
+        assert!(audit(&run).expect("an audit").is_balanced());
+    }
+}
+
+#[test]
+fn increments_that_are_damaged_stay_so() {
+    let increments = header(3, 0).schema.column(None, &ColumnKind::LedgerIncrement);
+    let one = recipe(FILES).make();
+    one.damage(0, one.offset(0, 1, increments.expect("a column")));
+    let source = open(&[&one]);
+    let (folder, report) = merged(&source);
+    let run = opened(&folder);
+    check_events(&run, 0..24);
+    assert_eq!((report.frames_damaged, report.write.frames), (1, 7), "{report:?}");
+    assert!(report.damaged[0].contains("frame 1, ledger_increment"), "{report:?}");
+    assert_eq!(recompute(&run).0, recompute(&source).0);
+    assert!(!verify(&run, |_| ()).is_intact());
+    let [merged, before] = [&run, &source].map(|run| audit(run).expect("an audit").verdict);
+    assert_eq!(merged, before);
+}
+
+#[test]
+fn a_frame_of_which_nothing_can_be_had_is_counted_as_lost() {
+    // The payload of the first source in the second frame.
+    let entry = |entry: ColumnEntry| match (entry.raw_bytes, entry.dtype) {
+        (86, Dtype::U8) => ColumnEntry { dtype: Dtype::U64, ..entry },
+        _ => entry,
+    };
+    let one = Recipe { entry, ..complete() }.make();
+    let recorded = |run: &Run| run.recorded_ledger().expect("reads").expect("a total").total();
+    let source = open(&[&one]);
+    let (folder, report) = merged(&source);
+    let run = opened(&folder);
+    let [line] = &report.write.left_out[..] else { panic!("{report:?}") };
+    assert!(line.contains("so the frame with the number 1 as a whole"), "{line}");
+    assert!(report.data_lost && verify(&run, |_| ()).is_intact());
+    let (before, after) = (recorded(&source), recorded(&run));
+    // Four events of three sources.
+    assert_eq!(after[Entry::FragmentsDiscardedDisk], 12);
+    assert_eq!(after[Entry::FragmentsRecorded] + 12, before[Entry::FragmentsRecorded]);
+    let report = audit(&run).expect("an audit");
+    assert_eq!((report.verdict, report.events), (Verdict::DataLost, 20), "{report:?}");
+    assert_eq!(run.find(crate::common::key(3)).expect("reads"), None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use catchment_model::{Entry, EventFlags, Piece, SourceId};
 use catchment_storage::{Run, Verdict, audit, verify};
 use catchment_wire::layouts::{Layouts, Values};
 
-use crate::support::{free_ports, interrupt, json, only_run, started, stderr};
+use crate::support::{free_ports, interrupt, json, only_run, started, stderr, stdout};
 
 mod bad_board;
 
@@ -457,8 +457,11 @@ fn events_are_built_again_with_other_offsets_and_openers() {
     let different: std::collections::BTreeSet<u32> = variants.into_iter().collect();
     assert_eq!((different.len(), variants.map(|one| one >> 31)), (4, [0, 1, 1, 1]));
     for (more, expected) in [
-        (["--openers", "nobody-*"], "names of sources"),
-        (["--offset", "nobody=1 ns"], "names of sources"),
+        (["--openers", "nobody-*"], "--openers \"nobody-*\": it fits no source of "),
+        (["--openers", "nobody"], "in its files names board-0, board-1, board-2"),
+        (["--openers", "boards-2"], "board-2; did you mean board-2"),
+        (["--openers", "board-["], "--openers \"board-[\": "),
+        (["--offset", "nobody=1 ns"], "--offset \"nobody\": it fits no source of "),
         (["--offset", "board-2"], "trigger=-300 ns"),
         (["--coincidence", "4"], "as many sources as may open"),
     ] {
@@ -494,6 +497,26 @@ fn pieces(run: &Run, boards: u32) -> Vec<Pieces> {
         }
     }
     events
+}
+
+/// What `catchment read` writes has the time of each fragment: of several, that of the first.
+fn check_own_times(folder: &Path, run: &str, found: &[Pieces]) {
+    let read =
+        |more: &[&str]| stdout(folder, &[&["read", run, "--source", "board-1"], more].concat(), 0);
+    let text = read(&[]);
+    let mut lines = text.lines();
+    let names = "event,time_ns,flags,bytes,fragment,pieces,own_time_ns,expected";
+    assert_eq!(lines.next(), Some(names));
+    let times: Vec<u64> = found.iter().map(|(_, of_boards)| of_boards[1][0].0).collect();
+    let ends: Vec<String> = times.iter().map(|time| format!(",{time},1")).collect();
+    assert_eq!(lines.clone().count(), ends.len());
+    assert!(lines.zip(&ends).all(|(line, end)| line.ends_with(end)), "{text}");
+    for (format, output) in [("npy", "own"), ("arrow", "own.arrow"), ("parquet", "own.parquet")] {
+        read(&["--format", format, "--output", output]);
+    }
+    let written = std::fs::read(folder.join("own.times.npy")).unwrap();
+    let bytes: Vec<u8> = times.iter().flat_map(|time| time.to_le_bytes()).collect();
+    assert!(written.ends_with(&bytes), "the array's values");
 }
 
 #[test]
@@ -550,8 +573,9 @@ fn two_packets_of_a_board_are_pieces_of_its_event_and_stay_so_when_it_is_built_a
         let expected = [2 * event, 2 * event + 1].map(|number| number.to_le_bytes().to_vec());
         assert!(sequences.eq(expected), "event {event}");
     }
-    // Written again as they are; into narrow events, with and without the payload; and back.
     let path = path.to_str().unwrap();
+    check_own_times(folder, path, &found);
+    // Written again as they are; into narrow events, with and without the payload; and back.
     let again = |from: &str, out: &str, more: &[&str]| {
         json(folder, &[&["reframe", from, "--out", out, "--json"], more].concat(), 0);
         let run = Run::open(folder.join(out)).unwrap();

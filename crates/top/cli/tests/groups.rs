@@ -2,6 +2,7 @@
 //! event a source is there, absent, or was not expected, in the file as in the ledger.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use catchment_frontend::{Closed, Fragment, Frontend, SourceConfig as Sent};
 use catchment_model::{Entry, EventFlags, SourceId};
@@ -9,13 +10,14 @@ use catchment_recorder::{Recorder, RecorderConfig, SourceConfig};
 use catchment_storage::{ReframeOptions, Run, Verdict, audit, reframe, verify};
 
 use crate::front_ends::LONG;
+use crate::support::stdout;
 
 /// The events of group 0 have even keys, those of group 1 odd ones.
 const EVENTS: u64 = 300;
 /// That of the left source which never comes.
 const ABSENT: u64 = 100;
 
-fn config(folder: &std::path::Path) -> RecorderConfig {
+fn config(folder: &Path) -> RecorderConfig {
     let address = "127.0.0.1:0".parse().unwrap();
     let source = |name: &str, expected_in| SourceConfig {
         expected_in,
@@ -90,6 +92,30 @@ fn check(run: &Run) {
     assert!(not_expected[0] == 0 && not_expected[1] > 0 && not_expected[2] > 0);
 }
 
+/// What `catchment read` writes says which events expected a source.
+fn check_read(run: &Path) {
+    let read = |more: &[&str]| {
+        let arguments = [&["read", run.to_str().unwrap(), "--source", "crate/left"], more].concat();
+        stdout(run, &arguments, 0)
+    };
+    let text = read(&[]);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("event,time_ns,flags,bytes,fragment,expected"));
+    for (key, line) in (0..).zip(lines) {
+        let bytes = if key % 2 == 0 && key != ABSENT { "4,6c656674" } else { "," };
+        assert!(line.ends_with(&format!(",{bytes},{}", u8::from(key % 2 == 0))), "{line}");
+    }
+    assert_eq!(text.lines().count() as u64, EVENTS + 1);
+    for (format, output) in [("npy", "left"), ("arrow", "left.arrow"), ("parquet", "left.parquet")]
+    {
+        read(&["--format", format, "--output", output]);
+    }
+    let expected = std::fs::read(run.join("left.expected.npy")).unwrap();
+    let expected = &expected[expected.len() - EVENTS as usize..];
+    assert!(expected.iter().enumerate().all(|(key, &one)| one == u8::from(key % 2 == 0)));
+    assert!(!run.join("left.times.npy").exists(), "events by number have no such times");
+}
+
 #[test]
 fn a_fragment_that_never_came_is_missing_and_one_that_was_not_to_come_is_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,6 +127,7 @@ fn a_fragment_that_never_came_is_missing_and_one_that_was_not_to_come_is_not() {
     assert_eq!(summary.last.counts.events_incomplete, 1);
     let run = Run::open(&summary.folder).unwrap();
     check(&run);
+    check_read(&summary.folder);
     // Frames that are made anew say the same.
     let anew = tempfile::tempdir().unwrap();
     let options = ReframeOptions { frame_bytes: Some(2_000), ..ReframeOptions::default() };

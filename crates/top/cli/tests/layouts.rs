@@ -339,6 +339,18 @@ fn the_datagrams_of_a_capture_to_one_port_are_decoded() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+    // With a source, each packet's fragments are compared with its id: these are the trigger's.
+    let others = "2 packets are of source id 0x8000 (\"trigger\"), with 4 fragments; those of \
+                  \"calorimeter\" have 0x8001";
+    for (source, is_other) in [("trigger", false), ("calorimeter", true)] {
+        let text = stdout(folder, &[&decode[..], &["--source", source]].concat(), 3);
+        assert_eq!(text.contains(others), is_other, "{text}");
+        let one = ["decode", &config, "--hex", PACKET, "--source", source, "--json"];
+        let shown = json(folder, &one, if is_other { 3 } else { 0 });
+        let expected = serde_json::json!({ "id": 0x8000, "packets": 1, "fragments": 2 });
+        let expected = if is_other { vec![expected] } else { Vec::new() };
+        assert_eq!(shown["other_sources"], serde_json::Value::from(expected));
+    }
     std::fs::write(folder.join("boards.pcap"), &file[..file.len() - 1]).unwrap();
     let text = stderr(folder, &decode, 1);
     assert!(text.contains("packet 3: the file ends within it"), "{text}");

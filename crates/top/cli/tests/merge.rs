@@ -114,7 +114,16 @@ fn what_is_damaged_or_missing_in_all_is_named() {
     assert!(verify(&Run::open(folder.join("intact")).unwrap(), |_| ()).is_intact());
     damage(&files(&folder.join("copy"))[0]);
     let errors = stderr(folder, &["merge", "run", "copy", "--to", "damaged"], 3);
-    assert!(errors.contains("left out: "), "{errors}");
+    assert!(errors.contains("damaged, and copied as it is: run/"), "{errors}");
+    assert!(errors.contains(": frame 0, channel L1:FAST-"), "{errors}");
+    assert!(errors.contains("1 frame with damage that no copy is without"), "{errors}");
+    // Every other channel of the frame can be read, and what is damaged is found.
+    let merged = Run::open(folder.join("damaged")).unwrap();
+    let problems = verify(&merged, |_| ()).problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let whole = |name: &str| merged.channel(name).unwrap().read(&Select::All).is_ok();
+    let all = merged.channels().iter().filter(|info| whole(&info.name)).count();
+    assert_eq!(all, merged.channels().len() - 1);
     for name in ["run", "copy"] {
         std::fs::remove_file(&files(&folder.join(name))[3]).unwrap();
     }

@@ -19,6 +19,8 @@ pub struct Description {
     pub left_over: usize,
     /// Fragments in it.
     pub fragments: usize,
+    /// Of each fragment the id that it carries; 0 if the layout has none.
+    pub ids: Vec<u32>,
     /// Why it is refused: the reason's name, and a sentence.
     pub refused: Option<(&'static str, String)>,
 }
@@ -85,11 +87,15 @@ impl Layouts {
         if refused.is_none() && rest > 0 && self.layout.packet.skip_rest {
             watch.lines.push(format!("rest: {rest} bytes, skipped"));
         }
-        let fragments = if refused.is_none() { parts.len() } else { 0 };
+        if refused.is_some() {
+            parts.clear();
+        }
+        let ids = parts.iter().map(|part| part.id).collect();
         let reason = |fault: &Fault| REASONS[fault.kind as usize].name;
         let refused = refused.map(|fault| (reason(&fault), self.sentence(&fault, bytes)));
         let layout = self.layout.name.clone();
-        Description { layout, lines: watch.lines, left_over, fragments, refused }
+        let (lines, fragments) = (watch.lines, parts.len());
+        Description { layout, lines, left_over, fragments, ids, refused }
     }
 
     /// Describes the packet with which the bytes of a connection begin, and says how many of them

@@ -76,6 +76,7 @@ impl Variants {
                 lines: Vec::new(),
                 left_over: bytes.len(),
                 fragments: 0,
+                ids: Vec::new(),
                 refused: Some((REASONS[self.refusal(bytes)].name, self.sentence(bytes))),
             },
         }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// The runs of which a node has files, by their folders' names.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct StoredList {
-    /// The runs, by name.
+    /// The runs, by name, or the newest first.
     pub runs: Vec<StoredRun>,
     /// How many there are, without a limit.
     pub total: u64,
@@ -21,6 +21,10 @@ pub struct StoredRun {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// The streams of which it has files, by their names.
+    pub streams: Vec<u32>,
+    /// How many of its files are being written.
+    pub being_written: u64,
 }
 
 /// The files of a run.
@@ -40,6 +44,8 @@ pub struct StoredFile {
     /// Which of the node's folders it is in, from 0; its path asks for it if several have that
     /// name.
     pub folder: u64,
+    /// Its stream, by its name.
+    pub stream: u32,
     /// Its bytes; of a file that is being written, with room for what comes.
     pub bytes: u64,
     /// Whether it is being written.

@@ -6,8 +6,10 @@
 //! commands; what is sent at a time is bounded, and further requests are told to come again. The
 //! connection of a client that stops reading ends ([`super::timely`]), which makes room.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -64,6 +66,8 @@ pub(super) struct ListQuery {
     limit: Option<u64>,
     /// Runs behind the one with this name.
     after: Option<String>,
+    /// The newest first, by when their newest file was begun, instead of by name: not with `after`.
+    newest: Option<bool>,
 }
 
 /// Which file of that name.
@@ -98,6 +102,11 @@ pub(super) async fn stored_runs(
     Params(query): Params<ListQuery>,
 ) -> Answer<api::StoredList> {
     let limit = within("limit", query.limit, (1, 100, 500))? as usize;
+    let is_newest = query.newest.unwrap_or(false);
+    if is_newest && query.after.is_some() {
+        let detail = "after: expected none beside newest, which gives the first runs alone";
+        return Err(Problem::unprocessable(detail));
+    }
     let list = reading(&shared, move |shared| {
         let mut names = Vec::new();
         for folder in &shared.served {
@@ -108,16 +117,48 @@ pub(super) async fn stored_runs(
         names.sort_unstable();
         names.dedup();
         let total = names.len() as u64;
+        if is_newest {
+            names.sort_by_cached_key(|name| Reverse(begun(shared, name)));
+        }
         let behind = |name: &String| query.after.as_ref().is_none_or(|after| name > after);
         let mut runs = Vec::new();
         for name in names.into_iter().filter(behind).take(limit) {
             let files = files_of(shared, &name)?;
-            let bytes = files.iter().map(|file| file.bytes).sum();
-            runs.push(api::StoredRun { name, files: files.len() as u64, bytes });
+            runs.push(run_of(name, &files));
         }
         Ok(api::StoredList { runs, total })
     });
     list.await.map(Json)
+}
+
+/// When the newest file of a run was begun: a folder changes when it gets a file.
+fn begun(shared: &NodeShared, run: &str) -> Option<SystemTime> {
+    let folders = shared.served.iter().map(|folder| folder.join(run));
+    folders.filter_map(|folder| folder.metadata().and_then(|one| one.modified()).ok()).max()
+}
+
+fn run_of(name: String, files: &[api::StoredFile]) -> api::StoredRun {
+    let mut streams: Vec<u32> = files.iter().map(|file| file.stream).collect();
+    streams.sort_unstable();
+    streams.dedup();
+    api::StoredRun {
+        name,
+        files: files.len() as u64,
+        bytes: files.iter().map(|file| file.bytes).sum(),
+        streams,
+        being_written: files.iter().filter(|file| file.being_written).count() as u64,
+    }
+}
+
+/// The stream of a file by its name, which is `NAME[-sSTREAM][-vVARIANT]-INDEX.catch`.
+fn stream_of(file: &str) -> u32 {
+    let numbered = |text: &str, letter: char| -> Option<u32> {
+        let digits = text.strip_prefix(letter)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let mut parts = file.rsplit('-').skip(1).peekable();
+    parts.next_if(|part| numbered(part, 'v').is_some());
+    parts.next().and_then(|part| numbered(part, 's')).unwrap_or(0)
 }
 
 /// The files of a run.
@@ -334,7 +375,8 @@ fn files_of(shared: &NodeShared, run: &str) -> Result<Vec<api::StoredFile>, Prob
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             let bytes = file.bytes().unwrap_or(0);
             let (name, being_written) = (name.to_owned(), file.is_held());
-            files.push(api::StoredFile { name, folder, bytes, being_written });
+            let stream = stream_of(&name);
+            files.push(api::StoredFile { name, folder, stream, bytes, being_written });
         }
     }
     Ok(files)
@@ -463,6 +505,21 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_stream_of_a_file_is_in_its_name() {
+        for (name, stream) in [
+            ("run-000318-00004.catch", 0),
+            ("run-000318-s12-00004.catch", 12),
+            ("run-000318-s3-v2147483648-00004.catch", 3),
+            ("run-000318-v7-00000.catch", 0),
+            ("s3-00000.catch", 3),
+            ("run-s-00000.catch", 0),
+            ("other.catch", 0),
+        ] {
+            assert_eq!(stream_of(name), stream, "{name}");
+        }
+    }
 
     #[test]
     fn a_range_is_one_of_bytes_within_the_file() {

@@ -70,14 +70,12 @@ pub(super) struct Several {
 impl Several {
     pub(super) fn of(run: &Run) -> Result<Self, StorageError> {
         let files = run.run_files();
-        let missing = folders::missing(run);
-        let known = missing.iter().fold(0u64, |sum, one| sum.saturating_add(one.count()));
         let mut several = Self {
             folders: Vec::new(),
             places: run.all_files().places().count(),
             frames_repeated: 0,
-            frames_missing: run.frames_missing().max(known),
-            missing,
+            frames_missing: run.frames_missing(),
+            missing: folders::missing(run),
             is_ledger_whole: true,
         };
         if run.paths().len() < 2 || !files.iter().all(numbers_identify) {

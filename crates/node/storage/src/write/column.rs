@@ -65,8 +65,8 @@ impl Column for RunColumn<'_> {
 
     fn stored(&self) -> Option<StoredBytes<'_>> {
         let ColumnData::Stored(stored) = &self.data else { return None };
-        let &StoredColumn { codec, raw_bytes, bytes } = stored;
-        Some(StoredBytes { codec, raw_bytes, bytes })
+        let &StoredColumn { codec, raw_bytes, bytes, checksums } = stored;
+        Some(StoredBytes { codec, raw_bytes, bytes, checksums })
     }
 
     fn raw_bytes(&self) -> usize {

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use catchment_disk::FaultControl;
-use catchment_frame::{BaseFiles, Codec, Codings, FileHeader, Numbering, Schema, Superseded};
+use catchment_frame::{
+    BaseFiles, BlockChecksums, Codec, Codings, FileHeader, Numbering, Schema, Superseded,
+};
 use catchment_model::{Ledger, RunId};
 
 use crate::error::StorageError;
@@ -182,6 +184,8 @@ pub struct StoredColumn<'a> {
     pub raw_bytes: u64,
     /// The stored bytes.
     pub bytes: &'a [u8],
+    /// Of a damaged column: the checksums that it was stored with.
+    pub checksums: Option<&'a BlockChecksums>,
 }
 
 impl ColumnData<'_> {

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use catchment_config::High;
 use catchment_console::{Exit, Out, UsageError};
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
+use catchment_model::units::counted;
 use catchment_wire::Protocol as _;
 use catchment_wire::layouts::{Description, Layouts, Variants};
 use serde_json::json;
@@ -35,7 +36,8 @@ pub(crate) struct Arguments {
     /// The layout, where the file has several
     #[arg(long, value_name = "NAME")]
     layout: Option<String>,
-    /// The source whose packet it is, of whatever layout of the source's
+    /// The source whose packet it is, of whatever layout of the source's; packets with another
+    /// source's id are counted by it (exit code 3)
     #[arg(long, value_name = "NAME", conflicts_with = "layout")]
     source: Option<String>,
 }
@@ -45,6 +47,57 @@ enum By {
     Layout(Box<Layouts>),
     /// The layouts of a source that has several.
     Source(Variants),
+}
+
+/// The id that the fragments of a source carry, and the sources of other ids.
+struct Ids<'a> {
+    name: &'a str,
+    own: u32,
+    others: BTreeMap<u32, &'a str>,
+}
+
+/// Fragments of other sources, in how many packets, by their ids.
+type Others = BTreeMap<u32, (u64, u64)>;
+
+impl<'a> Ids<'a> {
+    /// Of a source that has an id.
+    fn of(high: &'a High, name: &'a str) -> Option<Self> {
+        let sources = high.recorder.sources.iter();
+        let ids = sources.filter_map(|source| Some((source.id?, &*source.name)));
+        let others: BTreeMap<u32, &str> = ids.collect();
+        let own = high.recorder.sources.iter().find(|source| source.name == name)?.id?;
+        Some(Self { name, own, others })
+    }
+
+    /// The fragments of a packet that are of other sources.
+    fn others_in(&self, description: &Description) -> Others {
+        let mut others = Others::new();
+        for id in description.ids.iter().filter(|id| **id != self.own) {
+            others.entry(*id).or_insert((1, 0)).1 += 1;
+        }
+        others
+    }
+
+    /// What to say of them, a line for each id.
+    fn lines(&self, others: &Others) -> impl Iterator<Item = String> {
+        others.iter().map(|(id, (packets, fragments))| {
+            let are = if *packets == 1 { "is" } else { "are" };
+            let name = self.others.get(id).map_or(String::new(), |name| format!(" ({name:?})"));
+            let (packets, fragments) =
+                (counted(*packets, "packet"), counted(*fragments, "fragment"));
+            let Self { name: of, own, .. } = self;
+            format!(
+                "{packets} {are} of source id {id:#x}{name}, with {fragments}; those of {of:?} \
+                 have {own:#x}"
+            )
+        })
+    }
+}
+
+/// Others by id, as a program reads them.
+fn object_of(others: &Others) -> serde_json::Value {
+    let of = |(id, (packets, fragments)): (&u32, &(u64, u64))| json!({ "id": id, "packets": packets, "fragments": fragments });
+    others.iter().map(of).collect()
 }
 
 impl By {
@@ -64,13 +117,19 @@ impl By {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let by = match &arguments.source {
+    let high = match &arguments.source {
+        None => None,
+        Some(_) => Some(catchment_config::load(&arguments.config)?),
+    };
+    let source = high.as_ref().zip(arguments.source.as_deref());
+    let ids = source.and_then(|(high, name)| Ids::of(high, name));
+    let by = match source {
         None => {
             let layouts = catchment_config::load_layouts(&arguments.config)?;
             let layouts = chosen(&layouts, arguments.layout.as_deref())?;
             By::Layout(Box::new(layouts.clone()))
         }
-        Some(name) => of_source(&catchment_config::load(&arguments.config)?, name)?,
+        Some((high, name)) => of_source(high, name)?,
     };
     if !out.json {
         for layouts in by.layouts() {
@@ -83,12 +142,13 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         }
     }
     if let (Some(path), Some(port)) = (&arguments.pcap, arguments.port) {
-        return decode_capture(&by, path, port, out);
+        return decode_capture((&by, ids.as_ref()), path, port, out);
     }
     let bytes = bytes_of(&arguments.hex.unwrap_or_default()).map_err(UsageError)?;
     let description = by.describe(&bytes);
-    show(&by, &description, bytes.len(), out)?;
-    Ok(if description.refused.is_none() { Exit::Done } else { Exit::Loss })
+    let others = show((&by, ids.as_ref()), &description, bytes.len(), out)?;
+    let is_whole = description.refused.is_none() && others.is_empty();
+    Ok(if is_whole { Exit::Done } else { Exit::Loss })
 }
 
 /// What was read of a capture file.
@@ -99,6 +159,7 @@ struct Tally {
     fragments: u64,
     refused: BTreeMap<&'static str, u64>,
     passed: BTreeMap<&'static str, u64>,
+    others: Others,
     /// Of connections: what was not read, and why.
     unread: Vec<String>,
 }
@@ -106,7 +167,7 @@ struct Tally {
 impl Tally {
     fn show(
         &mut self,
-        by: &By,
+        (by, ids): (&By, Option<&Ids<'_>>),
         (description, bytes): (&Description, usize),
         out: &mut Out,
     ) -> anyhow::Result<()> {
@@ -115,13 +176,22 @@ impl Tally {
             Some((reason, _)) => *self.refused.entry(reason).or_default() += 1,
         }
         self.fragments += description.fragments as u64;
-        show(by, description, bytes, out)
+        for (id, (_, fragments)) in show((by, ids), description, bytes, out)? {
+            let sum = self.others.entry(id).or_default();
+            *sum = (sum.0 + 1, sum.1 + fragments);
+        }
+        Ok(())
     }
 }
 
 /// Shows the packets of a capture file to a port, in datagrams or on connections, and their numbers
 /// at the end.
-fn decode_capture(by: &By, path: &Path, port: u16, out: &mut Out) -> anyhow::Result<Exit> {
+fn decode_capture(
+    (by, ids): (&By, Option<&Ids<'_>>),
+    path: &Path,
+    port: u16,
+    out: &mut Out,
+) -> anyhow::Result<Exit> {
     let named = || path.display().to_string();
     let file = File::open(path).with_context(named)?;
     let mut captures = Captures::new(file).with_context(named)?;
@@ -138,12 +208,13 @@ fn decode_capture(by: &By, path: &Path, port: u16, out: &mut Out) -> anyhow::Res
                 if !out.json {
                     out.say(format_args!("packet {number} of the file"))?;
                 }
-                tally.show(by, (&by.describe(&payload), payload.len()), out)?;
+                let described = by.describe(&payload);
+                tally.show((by, ids), (&described, payload.len()), out)?;
                 continue;
             }
             (Captured::Segment(segment), Some(layouts)) if segment.to.port() == port => {
                 if let Some(stream) = streams.take(&segment) {
-                    let decoded = (by, &**layouts, segment.from);
+                    let decoded = (by, ids, &**layouts, segment.from);
                     decode_stream(decoded, stream, &mut tally, out)?;
                 }
                 continue;
@@ -162,12 +233,12 @@ fn decode_capture(by: &By, path: &Path, port: u16, out: &mut Out) -> anyhow::Res
         *tally.passed.entry(why).or_default() += 1;
     }
     tally.unread = streams.into_all().filter_map(|(from, stream)| stream.ended(from)).collect();
-    finish(tally, out)
+    finish(ids, tally, out)
 }
 
 /// Shows the packets that have come whole on a connection.
 fn decode_stream(
-    (by, layouts, from): (&By, &Layouts, SocketAddr),
+    (by, ids, layouts, from): (&By, Option<&Ids<'_>>, &Layouts, SocketAddr),
     stream: &mut Stream,
     tally: &mut Tally,
     out: &mut Out,
@@ -176,7 +247,7 @@ fn decode_stream(
         if !out.json {
             out.say(format_args!("packet at byte {} of the connection from {from}", stream.at))?;
         }
-        tally.show(by, (&description, used), out)?;
+        tally.show((by, ids), (&description, used), out)?;
         stream.advance(used);
         if description.refused.is_some() {
             // As in a run: what follows cannot be told from its bytes.
@@ -186,9 +257,9 @@ fn decode_stream(
     Ok(())
 }
 
-fn finish(tally: Tally, out: &mut Out) -> anyhow::Result<Exit> {
-    let Tally { packets, accepted, fragments, refused, passed, unread } = tally;
-    let is_whole = refused.is_empty() && unread.is_empty();
+fn finish(ids: Option<&Ids<'_>>, tally: Tally, out: &mut Out) -> anyhow::Result<Exit> {
+    let Tally { packets, accepted, fragments, refused, passed, others, unread } = tally;
+    let is_whole = refused.is_empty() && unread.is_empty() && others.is_empty();
     if out.json {
         out.object(&json!({
             "packets": packets,
@@ -197,6 +268,7 @@ fn finish(tally: Tally, out: &mut Out) -> anyhow::Result<Exit> {
             "refused": refused,
             "not_decoded": passed,
             "connections": unread,
+            "other_sources": object_of(&others),
         }))?;
     } else {
         let lost: u64 = refused.values().sum();
@@ -213,12 +285,20 @@ fn finish(tally: Tally, out: &mut Out) -> anyhow::Result<Exit> {
         for what in unread {
             out.say(what)?;
         }
+        ids.map_or(Ok(()), |ids| ids.lines(&others).try_for_each(|line| out.say(line)))?;
     }
     Ok(if is_whole { Exit::Done } else { Exit::Loss })
 }
 
-fn show(by: &By, description: &Description, bytes: usize, out: &mut Out) -> anyhow::Result<()> {
-    let Description { layout, lines, left_over, fragments, refused } = description;
+/// Shows a packet. Returns what of it is of other sources.
+fn show(
+    (by, ids): (&By, Option<&Ids<'_>>),
+    description: &Description,
+    bytes: usize,
+    out: &mut Out,
+) -> anyhow::Result<Others> {
+    let Description { layout, lines, left_over, fragments, refused, .. } = description;
+    let others = ids.map_or(Others::new(), |ids| ids.others_in(description));
     if out.json {
         let (reason, why) = refused.clone().unzip();
         // Of several layouts none may have been chosen.
@@ -230,8 +310,9 @@ fn show(by: &By, description: &Description, bytes: usize, out: &mut Out) -> anyh
             "left_over_bytes": left_over,
             "refused": reason,
             "why": why,
+            "other_sources": object_of(&others),
         }))?;
-        return Ok(());
+        return Ok(others);
     }
     if matches!(by, By::Source(_)) && !layout.is_empty() {
         out.say(format_args!("chosen: layout {layout:?}"))?;
@@ -246,7 +327,8 @@ fn show(by: &By, description: &Description, bytes: usize, out: &mut Out) -> anyh
             out.say(format_args!("left over: {left_over} of {bytes} bytes"))?;
         }
     }
-    Ok(())
+    ids.map_or(Ok(()), |ids| ids.lines(&others).try_for_each(|line| out.say(line)))?;
+    Ok(others)
 }
 
 fn chosen<'a>(all: &'a [Layouts], name: Option<&str>) -> Result<&'a Layouts, UsageError> {

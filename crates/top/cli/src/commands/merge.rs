@@ -16,10 +16,12 @@ use crate::left_out::{report_left_out, shortened};
 /// of storage nodes, of nodes that shared the run.
 ///
 /// Each frame is copied once and in order, its columns as they are stored, after their checksums
-/// were checked; where a copy is damaged, an intact one is taken. Nothing is overwritten, and the
-/// folder gets its name when it is whole. Exits with 3 if frames or files of the run are missing,
-/// or what is damaged has no intact copy: what is there is merged all the same. The sources are not
-/// changed. Trends are merged, too: each row from the first folder in which it can be read.
+/// were checked; where a copy is damaged, an intact one is taken. A column that is damaged in all
+/// copies is copied as it is, and named with its frame: the rest of the frame can be read, and
+/// readers of the new files find the damage. Nothing is overwritten, and the folder gets its name
+/// when it is whole. Exits with 3 if frames or files of the run are missing, or what is damaged has
+/// no intact copy: what is there is merged all the same. The sources are not changed. Trends are
+/// merged, too: each row from the first folder in which it can be read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Folders of one run, or .catch files of it
@@ -72,6 +74,8 @@ fn tell(run: &Run, to: &Path, report: &MergeReport, out: &mut Out) -> anyhow::Re
         ("files_read", report.files.into()),
         ("copies_left", report.copies_left.into()),
         ("replaced", lines(&report.replaced)),
+        ("frames_damaged", report.frames_damaged.into()),
+        ("damaged", lines(&report.damaged)),
         ("frames_missing", report.frames_missing.into()),
         ("missing", serde_json::to_value(&report.missing)?),
         ("problems", lines(&problems)),
@@ -90,7 +94,17 @@ fn tell(run: &Run, to: &Path, report: &MergeReport, out: &mut Out) -> anyhow::Re
     for line in shortened(&report.replaced) {
         complain(format_args!("replaced: {line}"));
     }
+    for line in shortened(&report.damaged) {
+        complain(format_args!("damaged, and copied as it is: {line}"));
+    }
     let mut exit = report_left_out(&report.write.left_out);
+    if report.frames_damaged > 0 {
+        let frames = counted(report.frames_damaged, "frame");
+        complain(format_args!(
+            "{frames} with damage that no copy is without; the rest can be read"
+        ));
+        exit = exit.and(Exit::Loss);
+    }
     let is_missing = report.frames_missing > 0 || !report.ended;
     if is_missing {
         shortened(&run.damage()).for_each(complain);

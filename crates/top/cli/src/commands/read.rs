@@ -63,7 +63,8 @@ pub(crate) struct Arguments {
     format: Format,
     /// The file to write; with npy the beginning of several names (--source: .keys.npy, .valid.npy,
     /// .offsets.npy, .payload.npy and, where bytes may be missing, .holes.npy, where an event may
-    /// have several fragments, .pieces.npy; --channel: .times.npy, .samples.npy). Without it:
+    /// have several fragments, .pieces.npy, by time .times.npy, and with groups .expected.npy;
+    /// --channel: .times.npy, .samples.npy). Without it:
     /// stdout
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,

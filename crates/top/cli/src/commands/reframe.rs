@@ -6,10 +6,11 @@ use catchment_builder::{Floods, TimeConfig, WindowKind};
 use catchment_config::edit::{InlineTable, Value, set, without};
 use catchment_config::{Size, Time};
 use catchment_console::{Exit, Out, Stop, UsageError, progress};
+use catchment_model::near_matches;
 use catchment_model::units::{Bytes, Offset};
 use catchment_storage::{
-    Codings, ColumnCoding, Rebuilt, ReframeOptions, Run, RunOptions, WriteOptions, WriteReport,
-    reframe,
+    Codings, ColumnCoding, Pattern, Rebuilt, ReframeOptions, Run, RunOptions, WriteOptions,
+    WriteReport, reframe,
 };
 
 use crate::export::part::NewFolder;
@@ -171,6 +172,12 @@ fn rebuilt(run: &Run, again: &Again, copy: bool) -> anyhow::Result<Rebuilt> {
         put("coincidence", i64::from(coincidence).into())?;
     }
     let (recorder, before) = by_time(&recorded)?;
+    let sources: Vec<&str> = recorder.sources.iter().map(|source| &*source.name).collect();
+    let openers = again.openers.iter().map(|pattern| ("--openers", pattern));
+    let offsets = again.offset.iter().map(|(pattern, _)| ("--offset", pattern));
+    openers
+        .chain(offsets)
+        .try_for_each(|(option, pattern)| check_fits((option, pattern), &sources, run.path()))?;
     if !again.offset.is_empty() {
         let recorded = recorder.build.time.offsets.iter();
         let recorded = recorded.map(|rule| (rule.sources.as_str(), rule.offset_ns));
@@ -189,6 +196,33 @@ fn rebuilt(run: &Run, again: &Again, copy: bool) -> anyhow::Result<Rebuilt> {
     let variant = variant_of(&time, again, run.header().variant);
     let before_ns = before.before_ns;
     Ok(Rebuilt { time, floods, before_ns, shifts_ns, config, variant, copy })
+}
+
+/// Checks that a pattern is one, and fits a source that the run's configuration names.
+fn check_fits(
+    (option, text): (&str, &str),
+    sources: &[&str],
+    run: &Path,
+) -> Result<(), UsageError> {
+    let refused = |why: String| Err(UsageError(format!("{option} {text:?}: {why}")));
+    match text.parse::<Pattern>() {
+        Err(error) => refused(error.to_string()),
+        Ok(pattern) if sources.iter().any(|name| pattern.fits(name)) => Ok(()),
+        Ok(_) => {
+            let near = near_matches(text, sources).join(" or ");
+            let hint = if near.is_empty() { near } else { format!("; did you mean {near}?") };
+            let named = sources[..sources.len().min(NAMED_MAX)].join(", ");
+            let more = match sources.len().saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let run = run.display();
+            refused(format!(
+                "it fits no source of {run}; the configuration in its files names {named}{more}\
+                 {hint}"
+            ))
+        }
+    }
 }
 
 /// The number of the set of data that events are from now on: one for each window and kind. Where
@@ -219,6 +253,9 @@ fn time_offset(text: &str) -> Result<(String, Offset), String> {
     let (sources, offset) = text.rsplit_once('=').ok_or_else(wrong)?;
     Ok((sources.to_owned(), offset.parse().map_err(|_| wrong())?))
 }
+
+/// Sources that are named where none fits.
+const NAMED_MAX: usize = 20;
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let options = RunOptions { base: arguments.base.clone(), ..RunOptions::default() };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use arrow_array::builder::{LargeBinaryBuilder, ListBuilder, UInt64Builder};
-use arrow_array::{ArrayRef, UInt32Array, UInt64Array};
+use arrow_array::{ArrayRef, BooleanArray, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field};
 use catchment_console::UsageError;
 use catchment_frame::{ColumnKind, PayloadType};
@@ -29,7 +29,8 @@ pub(crate) enum Output<'a> {
     FragmentLines(Fragments, Sink<'a>),
     /// Fragments as they are.
     FragmentBytes(SourceId, Sink<'a>),
-    /// Four arrays, and one of holes and one of pieces where there may be some.
+    /// Four arrays, and further ones of what there may be: holes, pieces, own times, and whether
+    /// events expected the source.
     FragmentArrays(SourceId, Box<FragmentArrays>),
     /// A field of records, as an array.
     Field(SourceId, Box<FieldArrays>),
@@ -47,13 +48,22 @@ pub(crate) struct Fragments {
     may_have_holes: bool,
     /// Whether an event may have several: what is written says where they part.
     may_have_pieces: bool,
+    /// Whether they have times of their own: of events by time.
+    have_times: bool,
+    /// Whether events may not expect the source: what is written says which do.
+    may_be_unexpected: bool,
 }
 
 impl Fragments {
     pub(crate) fn of(run: &Run, source: SourceId) -> Self {
         let has = |kind| run.header().schema.column(Some(source), &kind).is_some();
-        let may_have_holes = has(ColumnKind::FragmentHoles);
-        Self { source, may_have_holes, may_have_pieces: has(ColumnKind::FragmentPieces) }
+        Self {
+            source,
+            may_have_holes: has(ColumnKind::FragmentHoles),
+            may_have_pieces: has(ColumnKind::FragmentPieces),
+            have_times: has(ColumnKind::FragmentTime),
+            may_be_unexpected: has(ColumnKind::FragmentExpected),
+        }
     }
 
     pub(crate) fn source(&self) -> SourceId {
@@ -71,6 +81,9 @@ pub(crate) struct FragmentArrays {
     holes: Option<Npy>,
     /// Rows of the other files, own times and bytes of the fragments of rows that have several.
     pieces: Option<Npy>,
+    /// The fragments' own times, and whether the events expected them.
+    times: Option<Npy>,
+    expected: Option<Npy>,
     rows: u64,
     end: u64,
 }
@@ -99,7 +112,10 @@ impl<'a> Output<'a> {
     pub(crate) fn fragment_lines(of: Fragments, mut sink: Sink<'a>) -> anyhow::Result<Self> {
         let holes = if of.may_have_holes { ",holes" } else { "" };
         let pieces = if of.may_have_pieces { ",pieces" } else { "" };
-        sink.text(&format!("event,time_ns,flags,bytes,fragment{holes}{pieces}\n"))?;
+        let times = if of.have_times { ",own_time_ns" } else { "" };
+        let expected = if of.may_be_unexpected { ",expected" } else { "" };
+        let more = [holes, pieces, times, expected].concat();
+        sink.text(&format!("event,time_ns,flags,bytes,fragment{more}\n"))?;
         Ok(Self::FragmentLines(of, sink))
     }
 
@@ -154,8 +170,20 @@ impl<'a> Output<'a> {
             let dtype = "[('row', '<u8'), ('time_ns', '<u8'), ('bytes', '<u8')]";
             Npy::create(&named(".pieces.npy"), dtype, 24)
         });
-        let (pieces, rows, end) = (pieces.transpose()?, 0, 0);
-        let arrays = FragmentArrays { keys, valid, offsets, payload, holes, pieces, rows, end };
+        let times = of.have_times.then(|| Npy::create(&named(".times.npy"), "'<u8'", 8));
+        let expected = of.may_be_unexpected.then(|| named(".expected.npy"));
+        let arrays = FragmentArrays {
+            keys,
+            valid,
+            offsets,
+            payload,
+            holes,
+            pieces: pieces.transpose()?,
+            times: times.transpose()?,
+            expected: expected.map(|path| Npy::create(&path, "'|b1'", 1)).transpose()?,
+            rows: 0,
+            end: 0,
+        };
         Ok(Self::FragmentArrays(of.source, Box::new(arrays)))
     }
 
@@ -176,6 +204,13 @@ impl<'a> Output<'a> {
         fields.extend(holes.map(|(_, name)| lists(format!("{name}.holes"))));
         let pieces = source.filter(|(of, _)| of.may_have_pieces);
         fields.extend(pieces.map(|(_, name)| lists(format!("{name}.pieces"))));
+        let times = source.filter(|(of, _)| of.have_times);
+        let times = times.map(|(_, name)| (format!("{name}.time_ns"), DataType::UInt64, true));
+        let expected = source.filter(|(of, _)| of.may_be_unexpected);
+        let expected =
+            expected.map(|(_, name)| (format!("{name}.expected"), DataType::Boolean, false));
+        let more = times.into_iter().chain(expected);
+        fields.extend(more.map(|(name, of, may_be_null)| Field::new(name, of, may_be_null)));
         Ok(Self::Table(source.map(|(of, _)| of), ArrowFile::create(path, kind, fields)?))
     }
 
@@ -245,9 +280,10 @@ impl<'a> Output<'a> {
             }
             Self::EventRecords(npy) => Ok(vec![npy.finish()?]),
             Self::FragmentArrays(_, arrays) => {
-                let FragmentArrays { keys, valid, offsets, payload, holes, pieces, .. } = *arrays;
-                let all = [keys, valid, offsets, payload].into_iter().chain(holes).chain(pieces);
-                all.map(Npy::finish).collect()
+                let FragmentArrays { keys, valid, offsets, payload, .. } = *arrays;
+                let further = [arrays.holes, arrays.pieces, arrays.times, arrays.expected];
+                let all = [keys, valid, offsets, payload].into_iter();
+                all.chain(further.into_iter().flatten()).map(Npy::finish).collect()
             }
             Self::Field(_, arrays) => {
                 let FieldArrays { keys, values, holes, .. } = *arrays;
@@ -276,6 +312,12 @@ impl FragmentArrays {
             for piece in column.pieces(row..row + 1) {
                 file.numbers(&[self.rows, piece.time_ns, piece.bytes])?;
             }
+        }
+        if let Some(file) = &mut self.times {
+            file.numbers(&[column.times_ns().get(row).copied().unwrap_or(0)])?;
+        }
+        if let Some(file) = &mut self.expected {
+            file.bytes(&[u8::from(column.is_expected(row))])?;
         }
         self.rows += 1;
         Ok(())
@@ -331,10 +373,10 @@ fn file_name(field: &str) -> String {
 fn fragment_lines(
     run: &Run,
     frame: usize,
-    Fragments { source, may_have_holes, may_have_pieces }: Fragments,
+    of: Fragments,
     rows: impl Iterator<Item = usize>,
 ) -> anyhow::Result<String> {
-    let column = run.fragments(frame, source)?;
+    let column = run.fragments(frame, of.source)?;
     let events = column.events();
     let mut text = String::new();
     for row in rows {
@@ -347,21 +389,34 @@ fn fragment_lines(
             }
             None => text.push(','),
         }
-        if may_have_holes {
+        if of.may_have_holes {
             // Begins and ends, in the fragment.
             let holes = column.holes(row..row + 1).iter();
             let holes = holes.map(|hole| format!("{}-{}", hole.offset, hole.offset + hole.bytes));
             write!(text, ",{}", holes.collect::<Vec<_>>().join(" "))?;
         }
-        if may_have_pieces {
+        if of.may_have_pieces {
             // Own times and bytes, where there are several.
             let pieces = column.pieces(row..row + 1).iter();
             let pieces = pieces.map(|piece| format!("{}:{}", piece.time_ns, piece.bytes));
             write!(text, ",{}", pieces.collect::<Vec<_>>().join(" "))?;
         }
+        if of.have_times {
+            let time_ns = own_time_ns(&column, row);
+            write!(text, ",{}", time_ns.map_or(String::new(), |ns| ns.to_string()))?;
+        }
+        if of.may_be_unexpected {
+            write!(text, ",{}", u8::from(column.is_expected(row)))?;
+        }
         text.push('\n');
     }
     Ok(text)
+}
+
+/// The time of a row's fragment itself, if there is one and it is known.
+fn own_time_ns(column: &FragmentColumn, row: usize) -> Option<u64> {
+    let time_ns = column.times_ns().get(row).copied();
+    time_ns.filter(|_| column.fragment(row).is_some())
 }
 
 fn columns<R: Iterator<Item = usize>>(
@@ -378,12 +433,12 @@ fn columns<R: Iterator<Item = usize>>(
         arrow::times(rows().map(|row| events.times_ns()[row])),
         Arc::new(UInt32Array::from_iter_values(flags)),
     ];
-    if let Some(Fragments { source, may_have_holes, may_have_pieces }) = source {
-        let column = run.fragments(frame, source)?;
+    if let Some(of) = source {
+        let column = run.fragments(frame, of.source)?;
         let mut fragments = LargeBinaryBuilder::new();
         rows().for_each(|row| fragments.append_option(column.fragment(row)));
         columns.push(Arc::new(fragments.finish()));
-        if may_have_holes {
+        if of.may_have_holes {
             let mut holes = ListBuilder::new(ListBuilder::new(UInt64Builder::new()));
             for row in rows() {
                 for hole in column.holes(row..row + 1) {
@@ -394,7 +449,7 @@ fn columns<R: Iterator<Item = usize>>(
             }
             columns.push(Arc::new(holes.finish()));
         }
-        if may_have_pieces {
+        if of.may_have_pieces {
             let mut pieces = ListBuilder::new(ListBuilder::new(UInt64Builder::new()));
             for row in rows() {
                 for piece in column.pieces(row..row + 1) {
@@ -403,6 +458,14 @@ fn columns<R: Iterator<Item = usize>>(
                 pieces.append(true);
             }
             columns.push(Arc::new(pieces.finish()));
+        }
+        if of.have_times {
+            let times = rows().map(|row| own_time_ns(&column, row));
+            columns.push(Arc::new(times.collect::<UInt64Array>()));
+        }
+        if of.may_be_unexpected {
+            let expected = rows().map(|row| Some(column.is_expected(row)));
+            columns.push(Arc::new(expected.collect::<BooleanArray>()));
         }
     }
     Ok(columns)

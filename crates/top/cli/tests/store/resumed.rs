@@ -229,6 +229,105 @@ fn what_a_storage_node_has_beyond_a_folder_is_cut_off_and_one_that_has_nothing_g
     late.end();
 }
 
+/// Configures two storage nodes, both of which a run needs, and no folder. Returns where the files
+/// of the second one are, the nodes, and where front-ends connect.
+fn two_nodes(folder: &Path) -> (PathBuf, [SocketAddr; 2], String) {
+    let other = folder.join("other");
+    std::fs::create_dir(&other).unwrap();
+    let first = free_ports(2);
+    let nodes = [first, first + 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let target = "[[targets]]\nname = \"other\"\nkind = \"store\"\naddress = ";
+    let url = configure(folder, nodes[0], nodes[0], &format!("{target}\"{}\"\n", nodes[1]));
+    configure_store(&other, nodes[1]);
+    (other, nodes, url)
+}
+
+#[test]
+fn a_recorder_that_is_killed_five_times_goes_on_at_two_storage_nodes_without_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (other, nodes, url) = two_nodes(folder);
+    let store = Store::start(folder, nodes[0]);
+    let mut second = Store::start(&other, nodes[1]);
+    let mut recorder = Some(recorder(folder));
+    let front_end = front_end(&url);
+    send_in_lives(&front_end, 6, |life| {
+        if life == 3 {
+            // It dies first: the other one has more.
+            second.kill();
+            wait_frames(folder);
+        }
+        kill(recorder.take().expect("the one before"));
+        if life == 3 {
+            second = Store::start(&other, nodes[1]);
+        }
+        recorder = Some(super::recorder(folder));
+    });
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(recorder.expect("the last one")), Some(0));
+    assert_eq!(only_row(folder)["state"], "complete");
+    check_all([&only(&folder.join("stored")), &only(&other.join("stored"))], 6_000);
+    store.end();
+    second.end();
+}
+
+/// Waits until the first node has more frames than it has now.
+fn wait_frames(folder: &Path) {
+    let stored = only(&folder.join("stored"));
+    let frames = || Run::open(&stored).map_or(0, |run| run.frames().len());
+    let before = frames();
+    wait_while(|| frames() <= before);
+}
+
+#[test]
+fn of_two_storage_nodes_without_a_folder_one_that_has_nothing_gets_all_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (other, nodes, url) = two_nodes(folder);
+    let store = Store::start(folder, nodes[0]);
+    let first = recorder(folder);
+    let front_end = front_end(&url);
+    send(&front_end, 1_000, |_| {});
+    let stored = only(&folder.join("stored"));
+    wait_events(&stored, 1_000);
+    assert_eq!(front_end.sources()[0].status().durable, 0);
+    kill(first);
+    let late = Store::start(&other, nodes[1]);
+    let second = recorder(folder);
+    send_these(&front_end, 1_000..1_500, |_| {});
+    assert_eq!(front_end.close(LONG), Closed::default());
+    assert_eq!(interrupt(second), Some(0));
+    assert_eq!(only_row(folder)["state"], "complete");
+    check_all([&stored, &only(&other.join("stored"))], 1_500);
+    store.end();
+    late.end();
+}
+
+#[test]
+fn a_run_of_which_a_storage_node_has_lost_durable_frames_does_not_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (other, nodes, url) = two_nodes(folder);
+    let store = Store::start(folder, nodes[0]);
+    let mut second = Store::start(&other, nodes[1]);
+    let first = recorder(folder);
+    let front_end = front_end(&url);
+    send(&front_end, 1_000, |_| {});
+    wait_durable(&front_end, 1_000);
+    kill(first);
+    second.kill();
+    std::fs::remove_dir_all(other.join("stored")).unwrap();
+    second = Store::start(&other, nodes[1]);
+    let stored = only(&folder.join("stored"));
+    // A new run begins, and what the other node has of the first one stays.
+    let again = recorder(folder);
+    assert_eq!(interrupt(again), Some(0));
+    assert_eq!(Run::open(&stored).unwrap().event_count(), 1_000);
+    drop(front_end);
+    store.end();
+    second.end();
+}
+
 #[test]
 fn a_run_of_which_nothing_is_at_its_storage_node_goes_on_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
