@@ -28,7 +28,6 @@ use catchment_frame::{DealtPart, FileFrames, FileHeader};
 use catchment_model::RunId;
 use catchment_sender::SenderState;
 use catchment_storage::PartLeft;
-use catchment_wire::storage_link::StoredFiles;
 use parking_lot::Mutex;
 
 use crate::beginning::TargetBeginning;
@@ -261,12 +260,8 @@ impl StoreNode {
 
     /// Takes note of whether it takes nothing, and of the files that it has closed.
     fn look(&mut self, now_ns: u64) {
-        if let Some(files) = self.link.session.take_files() {
-            let of = |files: StoredFiles| {
-                let StoredFiles { first_file, last_file, files, first_frame, last_frame } = files;
-                FileFrames { first_file, last_file, files, first_frame, last_frame }
-            };
-            *self.live.files.lock() = files.into_iter().map(of).collect();
+        if let Some(files) = self.link.closed_files() {
+            *self.live.files.lock() = files;
         }
         let session = &self.link.session;
         let is_one = !self.is_dealt();
