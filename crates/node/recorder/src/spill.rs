@@ -43,6 +43,7 @@ mod reader;
 mod writer;
 
 pub(crate) use backlog::Backlog;
+pub(crate) use dealt::HOLD_BYTES;
 use ending::{remove_folder, removed_words};
 use files::{FileName, bytes_beside, is_removed};
 pub(crate) use identity::{Found, Identity, LOCK_NAME, ListedFile, StreamLock};

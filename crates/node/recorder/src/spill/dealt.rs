@@ -12,10 +12,10 @@ use catchment_sender::SenderState;
 use super::forward::{Progress, STUCK};
 use super::{Backlog, Spill};
 use crate::store_link::{Happened, StoreLink};
-use crate::store_nodes::{LiveNode, StoreNode, StoreNodes};
+use crate::store_nodes::{LiveNode, NodeShare, StoreNode, StoreNodes};
 
 /// Bytes of which a share is under way to each node.
-const HOLD_BYTES: u64 = 64 << 20;
+pub(crate) const HOLD_BYTES: u64 = 64 << 20;
 
 /// A stream that is forwarded.
 pub(super) struct Dealt {
