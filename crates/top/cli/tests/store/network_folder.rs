@@ -308,9 +308,7 @@ fn a_spill_whose_disk_hangs_is_named_and_everything_comes_to_the_node() {
 
 /// A target with a spill, which holds less than what is sent while it hangs.
 fn target_with_spill(runs: &Path) -> String {
-    // The thread that writes trends would hang, too, and with it the run's end.
-    let more = "trends = false\nhold_bytes = \"4 MiB\"\n";
-    target("remote", &[runs.to_owned()]) + more + SPILL + "\n"
+    target("remote", &[runs.to_owned()]) + "hold_bytes = \"4 MiB\"\n" + SPILL + "\n"
 }
 
 /// The numbers of the frames in a run's files, in the order of these.
