@@ -29,6 +29,8 @@ use crate::api;
 use crate::problem::Problem;
 use crate::watching::targets::of_run;
 
+mod forwarded;
+
 /// Access to the catalogue.
 #[derive(Debug)]
 pub(crate) struct CatalogClient {

@@ -101,8 +101,13 @@ impl RecorderConfig {
             }
             false => String::new(),
         };
-        let expected =
-            format_args!("at least {least} bytes for these sources and buffers{of_which}");
+        let of_spills = match self.read_back_bytes() {
+            0 => String::new(),
+            bytes => format!(", {} for frames read back from spills", Bytes(bytes)),
+        };
+        let expected = format_args!(
+            "at least {least} bytes for these sources and buffers{of_which}{of_spills}"
+        );
         require(memory >= least, "memory.budget", expected, memory)
     }
 

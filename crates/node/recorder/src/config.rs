@@ -365,8 +365,8 @@ impl RecorderConfig {
         }
     }
 
-    /// Buffers of the disks and of connections, columns that wait for best-effort targets, and
-    /// trends.
+    /// Buffers of the disks and of connections, columns that wait for best-effort targets, frames
+    /// that are read back from spills, and trends.
     fn buffer_bytes(&self) -> u64 {
         let targets = self.targets();
         let folders: usize = targets.iter().map(|target| target.place.folders().len()).sum();
@@ -381,7 +381,8 @@ impl RecorderConfig {
         let ports: BTreeSet<SocketAddr> = pausable.map(|source| source.address).collect();
         let links = self.links.iter().filter(|link| link.is_session()).count();
         let agents = ports.len().min(self.receive.threads) + links.min(self.receive.link_threads);
-        (buffers + held + trends + agents * self.tcp_config().bytes_max()) as u64
+        let others = (buffers + held + trends + agents * self.tcp_config().bytes_max()) as u64;
+        others.saturating_add(self.read_back_bytes())
     }
 
     /// The budget that leaves `bytes` bytes beside the fixed parts.
@@ -585,7 +586,11 @@ fn one_coding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Codings, D::
 
 #[cfg(test)]
 mod tests {
+    use catchment_model::units::Bytes;
+
     use super::*;
+    use crate::spill::SpillConfig;
+    use crate::target_config::{NodeConfig, Place};
 
     #[test]
     fn two_events_of_the_longest_fragments_must_fit_the_chunks() {
@@ -614,6 +619,38 @@ mod tests {
         config.sources.truncate(2);
         config.build.event_bytes_max = None;
         assert!(config.memory_bytes_min() < 1 << 30);
+    }
+
+    #[test]
+    fn frames_that_are_read_back_from_a_spill_are_in_the_budget_and_named() {
+        let source = SourceConfig::new("source".to_owned(), "127.0.0.1:0".parse().unwrap());
+        let mut config = RecorderConfig::new("runs".into(), vec![source]);
+        config.frame.bytes = 8 << 20;
+        let spill = Some(SpillConfig { folder: "spill".into(), bytes_max: 1 << 30 });
+        let mib: u64 = 1 << 20;
+        let nodes = |count| {
+            let addresses = vec!["there:1".to_owned(); count];
+            let place = Place::Node(NodeConfig { addresses, ..NodeConfig::at("") });
+            let hold_bytes = Some(16 << 20);
+            TargetConfig { place, hold_bytes, ..TargetConfig::folder("one", "runs".into()) }
+        };
+        // An eighth of what is held, and of 64 MiB where an earlier run is forwarded.
+        let dealt = 3 * ((16 * mib) / 24) + 3 * ((64 * mib) / 24);
+        let folder = TargetConfig::folder("one", "runs".into());
+        for (target, expected) in
+            [(folder, 24 * mib), (nodes(1), 24 * mib), (nodes(3), 24 * mib + dealt)]
+        {
+            config.targets = vec![target.clone()];
+            let before = config.buffer_bytes();
+            config.targets = vec![TargetConfig { spill: spill.clone(), ..target }];
+            assert_eq!(config.buffer_bytes() - before, expected);
+            config.memory_bytes = config.memory_bytes_min();
+            assert_eq!(config.check_values(), Ok(()));
+            config.memory_bytes -= 8;
+            let refused = config.check_values().unwrap_err().to_string();
+            let words = format!("{} for frames read back from spills", Bytes(expected));
+            assert!(refused.contains("memory.budget") && refused.contains(&words), "{refused}");
+        }
     }
 
     #[test]

@@ -128,6 +128,7 @@ pub use senders::Stranger;
 pub use sizes::Sizes;
 pub use spill::SpillConfig;
 pub use spill::forward::{Forwarding, SpillState};
+pub use spill::forwarded::{EnterForwarded, Forwarded};
 pub use spill_counts::SpillReport;
 pub use standby::{Standby, Standing};
 pub use store_nodes::NodeShare;

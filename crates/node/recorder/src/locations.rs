@@ -108,6 +108,8 @@ impl LiveTarget {
     fn add_contents(&self, all: &mut [RunLocation], run: &str) {
         let counts = self.counters.read();
         let spill = self.spill.as_ref().map(|spill| spill.read()).unwrap_or_default();
+        let handed_over = self.spill.as_ref().map(|spill| spill.handed_over()).unwrap_or_default();
+        let waiting = spill.frames_waiting + handed_over.0;
         let files = self.files.lock().clone();
         let mut nodes = self.nodes.iter().map(|node| node.read());
         let mut folders = self.place.folders().iter();
@@ -121,10 +123,11 @@ impl LiveTarget {
                         continue;
                     };
                     let files = files.iter().filter(|path| path.parent() == Some(folder.as_path()));
-                    location.files = ranges(files.filter_map(|path| index(path)));
+                    location.files = ranges(files.filter_map(|path| file_index(path)));
                     if is_only_folder {
-                        location.frames = Some(counts.frames_recorded);
-                        location.bytes = Some(counts.bytes_written);
+                        location.frames = Some(counts.frames_recorded.saturating_sub(waiting));
+                        // Of what waits only the bytes of its files are known.
+                        location.bytes = (waiting == 0).then_some(counts.bytes_written);
                     }
                 }
                 LocationKind::Node => {
@@ -137,10 +140,8 @@ impl LiveTarget {
                     location.file_frames = node.files;
                 }
                 LocationKind::Spill => {
-                    let handed_over = self.spill.as_ref().map(|spill| spill.handed_over());
-                    let (frames, bytes) = handed_over.unwrap_or_default();
-                    location.frames = Some(spill.frames_waiting + frames);
-                    location.bytes = Some(spill.bytes_waiting + bytes);
+                    location.frames = Some(waiting);
+                    location.bytes = Some(spill.bytes_waiting + handed_over.1);
                 }
             }
         }
@@ -148,14 +149,14 @@ impl LiveTarget {
 }
 
 /// A file's index, by its name.
-fn index(path: &Path) -> Option<u32> {
+pub(crate) fn file_index(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
     name.rsplit_once('-')?.1.parse().ok()
 }
 
 /// Indexes that rise, each the first and the last of some that follow each other; if there are too
 /// many, from the lowest to the highest.
-fn ranges(indexes: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
+pub(crate) fn ranges(indexes: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for index in indexes {
         match ranges.last_mut() {
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn files_that_follow_each_other_are_a_range() {
         let paths = ["run-7-00000.catch", "a/run-7-00001.catch", "run-7-00004.catch", "x.catch"];
-        let indexes = paths.iter().filter_map(|path| index(Path::new(path)));
+        let indexes = paths.iter().filter_map(|path| file_index(Path::new(path)));
         assert_eq!(ranges(indexes), [(0, 1), (4, 4)]);
         assert_eq!(ranges((0..64).map(|one| 2 * one)).len(), 64);
         assert_eq!(ranges((0..65).map(|one| 2 * one)), [(0, 128)]);

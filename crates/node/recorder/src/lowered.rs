@@ -10,6 +10,7 @@ use catchment_net::{LinkAccess, TlsRule};
 use crate::budget::SystemMemory;
 use crate::config::RecorderConfig;
 use crate::links::ChannelConfig;
+use crate::target_config::TargetConfig;
 
 /// Trains that there should be memory for.
 const TRAINS_AT_START: u64 = 4;
@@ -57,6 +58,7 @@ impl RecorderConfig {
         self.memory_short(&SystemMemory::now())
             .into_iter()
             .chain(self.trains_short())
+            .chain(self.trends_beside_spills())
             .chain(self.codings_reordered())
             .chain(self.listens_unprotected())
             .chain(self.takes_clear_data())
@@ -89,6 +91,19 @@ impl RecorderConfig {
             Bytes(bytes),
             Bytes(enough)
         ))
+    }
+
+    /// Folders for which the end of a run waits although they have a spill.
+    fn trends_beside_spills(&self) -> impl Iterator<Item = String> {
+        let has_both = |one: &&TargetConfig| one.spill.is_some() && one.trends_folder().is_some();
+        let targets = self.targets.iter().filter(|_| self.trends).filter(has_both);
+        targets.map(|TargetConfig { name, .. }| {
+            format!(
+                "targets.trends: {name} has a spill and trends, which are not spilled: if its \
+                 folder hangs, no trends are written, and the run's end waits until it answers \
+                 (trends = false)"
+            )
+        })
     }
 
     /// The listener of front-ends that everybody on the network can reach.

@@ -24,14 +24,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catchment_agent::Entropy;
-use catchment_encoder::Done;
-use catchment_frame::{DealtPart, EventColumns, FileHeader, FrameInfo, FrameKind, Origin};
-use catchment_model::Ledger;
-use catchment_writer::{EncodedColumn, ledger_column};
+use catchment_frame::{DealtPart, FileHeader};
 
-use crate::column_bytes::ColumnBytes;
 use crate::spill_counts::SpillCounts;
-use crate::store_feed::{HeldColumn, Outgoing};
+use crate::store_feed::Outgoing;
 use crate::store_nodes::header_of_part;
 
 mod backlog;
@@ -40,11 +36,14 @@ mod ending;
 mod files;
 mod folder;
 pub(crate) mod forward;
+pub(crate) mod forwarded;
 mod identity;
+mod made;
 mod reader;
 mod writer;
 
 pub(crate) use backlog::Backlog;
+pub(crate) use dealt::HOLD_BYTES;
 use ending::{remove_folder, removed_words};
 use files::{FileName, bytes_beside, is_removed};
 pub(crate) use identity::{Found, Identity, LOCK_NAME, ListedFile, StreamLock};
@@ -352,6 +351,16 @@ impl Spill {
         &self.folder
     }
 
+    /// The names of its sources.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &str> {
+        self.header.schema.sources.iter().map(|source| &*source.name)
+    }
+
+    /// Whether none of its frames is known to be lost.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lock.is_whole()
+    }
+
     /// What the stream's files begin with.
     pub(crate) fn stream_header(&self) -> io::Result<FileHeader> {
         // That of spilled files differs.
@@ -359,9 +368,10 @@ impl Spill {
         Ok(header)
     }
 
-    /// The number behind the last frame of the run, if it has ended.
+    /// The number behind the last frame of the run, if it has ended, and behind the one that is
+    /// made of it here, if there is one.
     pub(crate) fn run_end(&self) -> Option<u64> {
-        self.lock.end
+        self.closing_end().or(self.lock.end)
     }
 
     /// The number behind its last frame, or behind the last one of its run.
@@ -373,6 +383,11 @@ impl Spill {
     /// The number behind the last frame of its files, as far as that is known.
     pub(crate) fn files_end(&self) -> u64 {
         self.files.values().map(|file| file.end).max().unwrap_or(0)
+    }
+
+    /// As [`Spill::files_end`], and behind the frame that is made here, if there is one.
+    pub(crate) fn read_end(&self) -> u64 {
+        self.files_end().max(self.closing_end().unwrap_or(0))
     }
 
     /// What was spilled below that number was durable at nodes when the folder was left.
@@ -442,13 +457,14 @@ impl Spill {
         self.lock.set_doubt(from)
     }
 
-    /// The run has ended, and no frame has that number or a higher one.
+    /// The run has ended, and no frame has that number or a higher one, but for one that counts
+    /// what was `moved` of each source ([`Spill::closing`]).
     ///
     /// # Errors
     /// The system refuses.
-    pub(crate) fn set_run_end(&mut self, end: u64) -> io::Result<()> {
+    pub(crate) fn set_run_end(&mut self, end: u64, moved: Vec<[u64; 2]>) -> io::Result<()> {
         let _call = self.counts.call();
-        self.lock.set_end(end)
+        self.lock.set_end(end, moved)
     }
 
     /// Writes a frame. It is durable when [`Spill::sync`] has succeeded; if any of the two fails,
@@ -650,37 +666,6 @@ impl Spill {
         };
         let reader = SpillReader::open(&file.path, &self.header)?;
         self.reader.insert((index, reader)).1.read(number)
-    }
-
-    /// A frame that stands for those from one number to another, which cannot be read, and says
-    /// nothing of them.
-    pub(crate) fn stand_in(&self, from: u64, until: u64) -> Outgoing {
-        let identity = &self.lock.identity;
-        let info = FrameInfo {
-            kind: FrameKind::SKIPPED,
-            sequence: from,
-            rows: until.saturating_sub(from).max(1),
-            origin: Origin {
-                stream: identity.stream,
-                variant: identity.variant,
-                ..FrameInfo::EMPTY.origin
-            },
-            ..FrameInfo::EMPTY
-        };
-        let none = Ledger::new(self.header.schema.sources.len());
-        let id = EventColumns::of(&self.header.schema).ledger_increment;
-        let column = id.map(|id| {
-            let (form, records) = ledger_column(id, &none, &none);
-            let raw_bytes = records.len() as u64;
-            let done = Done::as_it_is(ColumnBytes::Own(records));
-            HeldColumn {
-                column: Arc::new(EncodedColumn { form, raw_bytes, done }),
-                is_counted: false,
-            }
-        });
-        let columns: Vec<HeldColumn> = column.into_iter().collect();
-        let (columns_max, ledger) = (columns.len() as u32, Some(Vec::new()));
-        Outgoing { info, item: None, columns_max, bytes_max: 0, columns, ledger }
     }
 }
 

@@ -2,7 +2,9 @@
 //! them. Who owns the frames decides where the feed goes on, and what becomes of them.
 
 use catchment_agent::Dial;
+use catchment_frame::FileFrames;
 use catchment_sender::{Action, Connection, SenderState, StreamSession};
+use catchment_wire::storage_link::StoredFiles;
 
 use crate::store_feed::{DATA, Feed, Frames, Stream};
 
@@ -138,6 +140,16 @@ impl StoreLink {
     /// What was wrong with what the node said, once.
     pub(crate) fn take_trouble(&mut self) -> Option<String> {
         self.trouble.take()
+    }
+
+    /// Which frames are in which of the files that the node has closed, if it has said something
+    /// new of that.
+    pub(crate) fn closed_files(&mut self) -> Option<Vec<FileFrames>> {
+        let of = |files: StoredFiles| {
+            let StoredFiles { first_file, last_file, files, first_frame, last_frame } = files;
+            FileFrames { first_file, last_file, files, first_frame, last_frame }
+        };
+        Some(self.session.take_files()?.into_iter().map(of).collect())
     }
 
     /// When there is something to do at the latest.

@@ -28,7 +28,6 @@ use catchment_frame::{DealtPart, FileFrames, FileHeader};
 use catchment_model::RunId;
 use catchment_sender::SenderState;
 use catchment_storage::PartLeft;
-use catchment_wire::storage_link::StoredFiles;
 use parking_lot::Mutex;
 
 use crate::beginning::TargetBeginning;
@@ -261,12 +260,8 @@ impl StoreNode {
 
     /// Takes note of whether it takes nothing, and of the files that it has closed.
     fn look(&mut self, now_ns: u64) {
-        if let Some(files) = self.link.session.take_files() {
-            let of = |files: StoredFiles| {
-                let StoredFiles { first_file, last_file, files, first_frame, last_frame } = files;
-                FileFrames { first_file, last_file, files, first_frame, last_frame }
-            };
-            *self.live.files.lock() = files.into_iter().map(of).collect();
+        if let Some(files) = self.link.closed_files() {
+            *self.live.files.lock() = files;
         }
         let session = &self.link.session;
         let is_one = !self.is_dealt();
@@ -313,6 +308,17 @@ impl StoreNode {
     }
 }
 
+/// Bytes that go to one of so many nodes in a row.
+fn row_bytes_max(hold_bytes: u64, count: u64) -> u64 {
+    (hold_bytes / (DEAL_SHARE * count)).clamp(1, DEAL_BYTES_MAX)
+}
+
+/// Bytes of spilled frames that are dealt to so many nodes until they are durable there: one frame
+/// may be above that.
+pub(crate) fn dealt_again_bytes(hold_bytes: u64, nodes: usize) -> u64 {
+    row_bytes_max(hold_bytes, nodes as u64) * nodes as u64
+}
+
 /// The nodes of a target; at least one.
 pub(crate) struct StoreNodes {
     pub(crate) all: Vec<StoreNode>,
@@ -357,7 +363,7 @@ impl StoreNodes {
             live: Arc::clone(live),
         };
         let all: Vec<StoreNode> = (0..).zip(links.into_iter().zip(live)).map(node).collect();
-        let row_bytes_max = (hold_bytes / (DEAL_SHARE * count)).clamp(1, DEAL_BYTES_MAX);
+        let row_bytes_max = row_bytes_max(hold_bytes, count);
         let row_bytes = row_bytes_max;
         Self {
             all,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use catchment_net::{Peer, TlsClient, read_token};
 
 use crate::config::{RecorderConfig, SourceConfig};
-use crate::spill::SpillConfig;
+use crate::spill::{HOLD_BYTES, SpillConfig};
+use crate::store_nodes::dealt_again_bytes;
 use crate::store_target::STUCK_NS;
 
 /// A place that gets the run's frames.
@@ -191,6 +192,25 @@ impl TargetConfig {
 }
 
 impl RecorderConfig {
+    /// The memory of frames that are read back from spills: in each two for a run's target, and one
+    /// that is forwarded of an earlier run; beside several storage nodes those that are dealt, too.
+    /// A frame that is longer than `frame.bytes`, since one event is, is not in it.
+    pub(crate) fn read_back_bytes(&self) -> u64 {
+        let channels = if self.links.is_empty() { 0 } else { self.frame.channel_bytes };
+        let frame = self.frame.bytes.max(channels).max(self.train_bytes());
+        let of_target = |target: &TargetConfig| {
+            let nodes = target.place.node().map_or(1, |node| node.addresses.len());
+            let hold_bytes = target.hold_bytes.unwrap_or(self.memory_bytes / 2);
+            let dealt = match nodes {
+                0 | 1 => 0,
+                _ => dealt_again_bytes(hold_bytes, nodes) + dealt_again_bytes(HOLD_BYTES, nodes),
+            };
+            dealt.saturating_add(READ_BACK_FRAMES * frame)
+        };
+        let spills = self.targets.iter().filter(|target| target.spill.is_some());
+        spills.map(of_target).fold(0, u64::saturating_add)
+    }
+
     /// [`end_wait_ns`](Self::end_wait_ns) of a run that may take that long to end: three quarters,
     /// so that what is given up is counted and its files are closed in the rest, and at most 10 s.
     pub fn end_wait_of(drain_ns: u64) -> u64 {
@@ -333,3 +353,5 @@ pub(crate) fn thread_name(number: usize, target: &str) -> String {
 
 /// The share of the budget that may wait for a target that is not required.
 const BEST_EFFORT_SHARE: u64 = 20;
+/// Frames of a spill that are in memory, beside those that are dealt to several nodes.
+const READ_BACK_FRAMES: u64 = 3;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::Presence;
 use catchment_frame::{FrameInfo, FrameKind, encode_ledger_increment};
-use catchment_model::{Entry, Ledger, SourceId};
+use catchment_model::{Entry, Ledger, SourceId, SourceLedger};
 use catchment_writer::StoreFile;
 
 use crate::file::OpenFile;
@@ -338,6 +338,20 @@ impl TargetLedger {
         for (source, &count) in (0..).map(SourceId).zip(fragments) {
             self.add(source, entry, count);
         }
+    }
+
+    /// Of each source, at the run's end, spilled fragments that no frame counts as such, and those
+    /// that no frame counts as forwarded once all that is spilled is; empty if there are none.
+    pub(crate) fn moved_at_end(&self) -> Vec<[u64; 2]> {
+        let ledger = &self.of_target().ledger;
+        let of = |(source, carried): (SourceId, &SourceLedger)| {
+            let (spilled, forwarded) = (Entry::FragmentsSpilled, Entry::FragmentsForwarded);
+            let [all, there] = [spilled, forwarded].map(|entry| ledger.read(source, entry));
+            let waiting = all.saturating_sub(there);
+            [carried[spilled], carried[forwarded].saturating_add(waiting)]
+        };
+        let all: Vec<_> = (0..).map(SourceId).zip(&self.carried.sources).map(of).collect();
+        if all.iter().any(|&one| one != [0, 0]) { all } else { Vec::new() }
     }
 
     /// Whether each frame is to be synced, also one without fragments: there are link sources, or

@@ -157,7 +157,7 @@ impl Hung {
     }
 }
 
-fn get(url: &str) -> (u16, String) {
+pub(crate) fn get(url: &str) -> (u16, String) {
     answer(agent().get(url).call())
 }
 

@@ -19,6 +19,7 @@ use crate::front_ends::{LONG, SOURCES, content, fragments};
 use crate::life::Node;
 use crate::support::{catchment, free, free_ports, interrupt, started, stderr, stdout};
 
+mod after_end;
 mod killed;
 mod network_folder;
 mod resumed;

@@ -159,7 +159,9 @@ fn target(
     let expected = "patterns of names of channels of the links that it gets";
     let channels = selected(low.channels.as_deref(), names.map(|channel| &channel.name))
         .map_err(|pattern| located.expected(&key("channels"), expected, pattern.as_str()))?;
-    let (name, trends) = (low.name.clone(), low.trends.unwrap_or(has_trends));
+    // A folder that hangs would hold up the end of the run, which a spill is to spare it.
+    let trends = low.trends.unwrap_or(has_trends && spill.is_none());
+    let name = low.name.clone();
     Ok(TargetConfig {
         name,
         place,

@@ -674,4 +674,9 @@ fn a_target_names_channels_of_its_links() {
         assert!(error.place.is_some(), "{error}");
     }
     assert!(!of("role = \"best-effort\"").expect("is right").recorder.targets[1].trends);
+    let spill = "spill = \"spill\"\nspill_bytes = \"1 GiB\"\n";
+    for (keys, trends) in [("", false), ("trends = true\n", true)] {
+        let targets = of(&format!("{spill}{keys}")).expect("is right").recorder.targets;
+        assert_eq!(targets[1].trends, trends);
+    }
 }

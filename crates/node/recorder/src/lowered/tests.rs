@@ -34,6 +34,21 @@ fn frames_that_memory_makes_shorter_are_told_with_both_figures() {
 }
 
 #[test]
+fn a_folder_with_trends_and_a_spill_is_named() {
+    let mut config = config(1 << 30);
+    let spill = Some(crate::SpillConfig { folder: "spill".into(), bytes_max: 1 << 30 });
+    let target = TargetConfig { spill, ..TargetConfig::folder("remote", "runs".into()) };
+    config.targets = vec![target.clone()];
+    config.trends = true;
+    let named = |config: &RecorderConfig| config.trends_beside_spills().collect::<Vec<_>>();
+    assert!(named(&config)[0].starts_with("targets.trends: remote has a spill and trends, "));
+    config.targets = vec![TargetConfig { trends: false, ..target.clone() }];
+    assert_eq!(named(&config), Vec::<String>::new());
+    config.targets = vec![TargetConfig { spill: None, ..target }];
+    assert_eq!(named(&config), Vec::<String>::new());
+}
+
+#[test]
 fn frames_of_events_that_memory_makes_smaller_are_told_where_they_are_compressed() {
     let address = "127.0.0.1:0".parse().unwrap();
     let sources = vec![crate::config::SourceConfig::new("s0", address)];

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::{Next, Spill};
+use catchment_frame::{EntryNames, decode_ledger};
+use catchment_model::Entry;
+
+use super::{Next, Spill, add};
 use crate::store_feed::{Feed, Held, Outgoing};
 use crate::store_nodes::StoreNodes;
 use crate::target_ledger::TargetLedger;
@@ -14,6 +17,9 @@ pub(crate) struct Backlog {
     pub(crate) frames: VecDeque<Outgoing>,
     /// The number of the next one to be read.
     next: u64,
+    /// Fragments of frames that were read, by source: each counts once, up to that number.
+    fragments: Vec<u64>,
+    counted: u64,
 }
 
 /// Nothing more is spilled.
@@ -22,7 +28,7 @@ pub(crate) struct AllRead;
 impl Backlog {
     pub(crate) fn new(spill: Spill) -> Self {
         let next = spill.forwarded_below();
-        Self { spill, frames: VecDeque::new(), next }
+        Self { spill, frames: VecDeque::new(), next, fragments: Vec::new(), counted: 0 }
     }
 
     /// Goes on at that number; with the frame before it, if some of it is sent already.
@@ -56,7 +62,10 @@ impl Backlog {
         say: &mut dyn FnMut(String),
     ) -> Result<Option<Outgoing>, AllRead> {
         let frame = match self.spill.read(self.next) {
-            Next::Frame(frame) => *frame,
+            Next::Frame(frame) => {
+                self.count(&frame);
+                *frame
+            }
             Next::Missing(until) => {
                 let stand_in = self.spill.stand_in(self.next, until);
                 let lost = until - self.next;
@@ -67,7 +76,7 @@ impl Backlog {
                 say(format!("a spilled frame cannot be read now: {why}"));
                 return Ok(None);
             }
-            Next::End => return Err(AllRead),
+            Next::End => self.closing().ok_or(AllRead)?,
         };
         self.next = frame.end();
         self.spill.counts.frame_read(frame.bytes());
@@ -80,6 +89,30 @@ impl Backlog {
             Ok(None) => {}
             Ok(Some(warning)) => ledger.warn_once(warning),
             Err(error) => ledger.warn_once(format!("cannot remove the spill: {error}")),
+        }
+    }
+
+    /// The frame that is made of a run that has ended, behind all others, until it is read.
+    fn closing(&self) -> Option<Outgoing> {
+        let frame = self.spill.closing(&self.fragments)?;
+        (self.next < frame.end()).then_some(frame)
+    }
+
+    /// Fragments of frames that were read, by source.
+    pub(super) fn fragments(&self) -> &[u64] {
+        &self.fragments
+    }
+
+    fn count(&mut self, frame: &Outgoing) {
+        let (number, end) = (frame.info.sequence, frame.end());
+        if number >= self.counted {
+            let sources = self.spill.header.schema.sources.len();
+            let records = frame.ledger.as_deref().unwrap_or_default();
+            let ledger = decode_ledger(records, &EntryNames::default(), sources);
+            let counts = ledger.unwrap_or_default().sources;
+            let counts = counts.iter().map(|source| source[Entry::FragmentsRecorded]);
+            add(&mut self.fragments, &counts.collect::<Vec<u64>>());
+            self.counted = end;
         }
     }
 
@@ -105,6 +138,7 @@ impl Backlog {
         loop {
             match self.spill.read(self.next) {
                 Next::Frame(frame) => {
+                    self.count(&frame);
                     self.next = frame.end();
                     self.spill.counts.frame_read(frame.bytes());
                     return Some(*frame);
@@ -118,7 +152,9 @@ impl Backlog {
                 }
                 Next::End => {
                     self.pass(self.spill.files_end(), say);
-                    return None;
+                    let closing = self.closing();
+                    self.next = closing.as_ref().map_or(self.next, Outgoing::end);
+                    return closing;
                 }
             }
         }
@@ -152,7 +188,7 @@ impl Backlog {
 
     /// Whether all that is spilled was read, for several nodes.
     pub(crate) fn is_read(&self) -> bool {
-        self.next >= self.spill.files_end()
+        self.next >= self.spill.read_end()
     }
 
     /// All that is spilled below that number is durable at several nodes, or cannot be sent.

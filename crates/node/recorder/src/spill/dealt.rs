@@ -12,15 +12,16 @@ use catchment_sender::SenderState;
 use super::forward::{Progress, STUCK};
 use super::{Backlog, Spill};
 use crate::store_link::{Happened, StoreLink};
-use crate::store_nodes::{LiveNode, StoreNode, StoreNodes};
+use crate::store_nodes::{LiveNode, NodeShare, StoreNode, StoreNodes};
 
 /// Bytes of which a share is under way to each node.
-const HOLD_BYTES: u64 = 64 << 20;
+pub(crate) const HOLD_BYTES: u64 = 64 << 20;
 
 /// A stream that is forwarded.
 pub(super) struct Dealt {
     backlog: Backlog,
     nodes: StoreNodes,
+    live: Vec<Arc<LiveNode>>,
     progress: Progress,
     /// Whether a node has acknowledged the run's end.
     has_end: bool,
@@ -36,7 +37,16 @@ impl Dealt {
         let mut nodes = StoreNodes::new(links, &live, HOLD_BYTES, (run, stream));
         nodes.rewind();
         let (backlog, progress) = (Backlog::new(spill), Progress::default());
-        Self { backlog, nodes, progress, has_end: false, why: None }
+        Self { backlog, nodes, live, progress, has_end: false, why: None }
+    }
+
+    pub(super) fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// What each node has got.
+    pub(super) fn shares(&self) -> Vec<NodeShare> {
+        self.live.iter().map(|node| node.read()).collect()
     }
 
     /// Why no node takes anything now, if so.

@@ -131,6 +131,15 @@ impl ToFolder {
         }
     }
 
+    pub(super) fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// The run's folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// What is left of it, and the number below which all is durable in the folder.
     pub(super) fn into_spill(mut self) -> (Spill, u64) {
         if let Some(mut files) = self.files.take() {

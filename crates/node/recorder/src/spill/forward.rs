@@ -10,6 +10,9 @@
 //! spill was left (after a kill: before the first frame that is left), frames in between are gone
 //! there; nothing is sent then, since it would make a hole. Several nodes that share the frames
 //! have gaps anyway: each frame goes to one that takes it (spill/dealt.rs).
+//!
+//! The folder of a stream is removed once the run's record says what was forwarded: a program that
+//! is killed before leaves it to the next, which has nothing to send, and says it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Entropy as _, Work};
 use catchment_disk::list_folder;
-use catchment_frame::DealtPart;
+use catchment_frame::{DealtPart, FileFrames};
 use catchment_net::Dialer;
 use catchment_runner::{Idle, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
 use catchment_sender::{StreamConfig, StreamSession};
@@ -29,6 +32,7 @@ use parking_lot::Mutex;
 
 use super::dealt::Dealt;
 use super::folder::ToFolder;
+use super::forwarded::{EnterForwarded, Forwarded};
 use super::{
     Backlog, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder,
     removed_words,
@@ -36,7 +40,7 @@ use super::{
 use crate::config::RecorderConfig;
 use crate::spill_counts::{SpillCounts, SpillReport};
 use crate::store_link::{Happened, StoreLink};
-use crate::store_nodes::ITEMS_MAX;
+use crate::store_nodes::{ITEMS_MAX, NodeShare};
 use crate::target_config::{NodeConfig, Place};
 
 /// How often a spill is looked at.
@@ -97,11 +101,16 @@ struct Problems {
 
 impl Forwarding {
     /// Forwards what is left in the spills of that configuration's targets. `bytes` counts what is
-    /// on its way, or was; some of it more than once.
+    /// on its way, or was; some of it more than once. `enter` is called on the threads that
+    /// forward, again each second as long as it does not succeed.
     ///
     /// # Errors
     /// The system has no thread.
-    pub fn start(config: &RecorderConfig, bytes: &Arc<AtomicU64>) -> io::Result<Self> {
+    pub fn start(
+        config: &RecorderConfig,
+        bytes: &Arc<AtomicU64>,
+        enter: &EnterForwarded,
+    ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let threads =
             Threads::new(Clock::start(), Arc::new(ThreadTimes::default()), Arc::new(Events));
@@ -122,6 +131,9 @@ impl Forwarding {
                 look_at_ns: 0,
                 left_alone: Vec::new(),
                 sending: None,
+                before: SpillReport::default(),
+                done: Vec::new(),
+                enter: Arc::clone(enter),
             };
             let name = format!("forward-{}", target.name);
             let (park, idle) = (Box::new(Sleep), Idle::default());
@@ -200,6 +212,11 @@ struct Forwarder {
     /// Folders that are not tried again before that time.
     left_alone: Vec<(PathBuf, u64, String)>,
     sending: Option<Sending>,
+    /// What was counted when that was taken.
+    before: SpillReport,
+    /// Streams of which everything is forwarded, and what their runs' records do not say yet.
+    done: Vec<(Spill, Forwarded)>,
+    enter: EnterForwarded,
 }
 
 /// A stream that is forwarded.
@@ -218,6 +235,8 @@ struct ToOne {
     /// The number behind all that is to be sent.
     end: u64,
     progress: Progress,
+    /// Which frames are in which of the files that the node has closed.
+    files: Vec<FileFrames>,
 }
 
 /// What is durable at the nodes, and since when.
@@ -242,8 +261,8 @@ impl Forwarder {
     fn look(&mut self, now_ns: u64) {
         let _call = self.watched.counts.call();
         self.left_alone.retain(|(_, until_ns, _)| *until_ns > now_ns);
+        let mut present = self.enter_done(now_ns);
         let root = &self.watched.config.folder;
-        let mut present = Vec::new();
         let entries = match list_folder(root) {
             Ok(entries) => entries,
             // Nothing was ever spilled.
@@ -267,8 +286,11 @@ impl Forwarder {
             if self.sending.is_some() && entry.path.join(LOCK_NAME).exists() {
                 continue;
             }
+            let before = self.watched.counts.read();
             match self.take(&entry.path) {
-                Ok(Taken::Sending(sending)) => self.sending = Some(sending),
+                Ok(Taken::Sending(sending)) => {
+                    (self.sending, self.before) = (Some(sending), before);
+                }
                 Ok(Taken::Nothing) => {}
                 Ok(Taken::Foreign(why)) => {
                     foreign.insert(format!("{} is left alone: {why}", entry.path.display()));
@@ -343,24 +365,66 @@ impl Forwarder {
     /// A stream has come to its end here.
     fn ended(&mut self, now_ns: u64, outcome: Result<(), String>) {
         self.watched.problems.lock().away = None;
-        let Some((spill, below)) = self.sending.take().map(Sending::into_spill) else { return };
-        let folder = spill.folder().to_owned();
+        let Some(sending) = self.sending.take() else { return };
         match outcome {
-            Ok(()) => match spill.finish() {
-                Ok(None) => {}
-                Ok(Some(said)) => self.watched.say(said),
-                Err(error) => {
-                    let why = format!("cannot remove {}: {error}", folder.display());
-                    self.left_alone.push((folder, now_ns + RETRY_NS, why));
-                }
-            },
+            Ok(()) => {
+                let forwarded = self.forwarded(&sending);
+                self.done.push((sending.into_spill().0, forwarded));
+            }
             Err(why) => {
+                let (spill, below) = sending.into_spill();
+                let folder = spill.folder().to_owned();
                 self.watched.leave(spill, below);
                 let why = format!("{} is not forwarded: {why}", folder.display());
                 self.left_alone.push((folder, now_ns + RETRY_NS, why));
             }
         }
         self.look_at_ns = now_ns;
+    }
+}
+
+impl Forwarder {
+    /// What is to be said of a stream of which everything is forwarded.
+    fn forwarded(&self, sending: &Sending) -> Forwarded {
+        let Watched { target, config, counts, .. } = &*self.watched;
+        let (backlog, now) = (sending.backlog(), counts.read());
+        let mut forwarded = Forwarded::of(backlog, (target, &config.folder), (&self.before, &now));
+        match sending {
+            Sending::ToFolder(one) => forwarded.add_folder(one.folder()),
+            Sending::ToOne(one) => forwarded.add_node(one.share(forwarded.frames)),
+            Sending::Dealt(one) => one.shares().into_iter().for_each(|one| forwarded.add_node(one)),
+        }
+        forwarded
+    }
+
+    /// Has the records of runs say what was forwarded, and removes the folders of streams of which
+    /// they do. Returns why some do not.
+    fn enter_done(&mut self, now_ns: u64) -> Vec<String> {
+        let mut present = Vec::new();
+        for (spill, forwarded) in std::mem::take(&mut self.done) {
+            match (self.enter)(&forwarded) {
+                Ok(true) => self.finish(now_ns, spill),
+                Ok(false) => self.done.push((spill, forwarded)),
+                Err(why) => {
+                    let name = &forwarded.name;
+                    present.push(format!("{name} is forwarded, which its run does not say: {why}"));
+                    self.done.push((spill, forwarded));
+                }
+            }
+        }
+        present
+    }
+
+    fn finish(&mut self, now_ns: u64, spill: Spill) {
+        let folder = spill.folder().to_owned();
+        match spill.finish() {
+            Ok(None) => {}
+            Ok(Some(said)) => self.watched.say(said),
+            Err(error) => {
+                let why = format!("cannot remove {}: {error}", folder.display());
+                self.left_alone.push((folder, now_ns + RETRY_NS, why));
+            }
+        }
     }
 }
 
@@ -377,7 +441,16 @@ impl Sending {
         }
         let (end, link) = (spill.end(), links.swap_remove(0));
         let (backlog, progress) = (Backlog::new(spill), Progress::default());
-        Self::ToOne(Box::new(ToOne { backlog, link, has_more: true, end, progress }))
+        let (has_more, files) = (true, Vec::new());
+        Self::ToOne(Box::new(ToOne { backlog, link, has_more, end, progress, files }))
+    }
+
+    fn backlog(&self) -> &Backlog {
+        match self {
+            Self::ToFolder(one) => one.backlog(),
+            Self::ToOne(one) => &one.backlog,
+            Self::Dealt(dealt) => dealt.backlog(),
+        }
     }
 
     /// What is left of it, and the number below which all is durable.
@@ -396,6 +469,9 @@ impl ToOne {
         let mut moved = self.link.receive(now_ns);
         if let Some(trouble) = self.link.take_trouble() {
             watched.say(trouble);
+        }
+        if let Some(files) = self.link.closed_files() {
+            self.files = files;
         }
         if let Some(next) = self.link.attached() {
             watched.problems.lock().away = None;
@@ -440,6 +516,19 @@ impl ToOne {
         let close = run_end.filter(|_| !self.has_more);
         moved += self.link.send(&self.backlog.frames, close);
         (moved, None)
+    }
+
+    /// What the node has, of which so many frames were spilled.
+    fn share(&self, forwarded: u64) -> NodeShare {
+        let Backlog { spill, .. } = &self.backlog;
+        let (begins, end) = (spill.identity().begins, spill.run_end().unwrap_or(self.end));
+        NodeShare {
+            address: self.link.address.clone(),
+            frames_durable: forwarded + u64::from(spill.closing_end().is_some()),
+            numbers: Some((begins, end.saturating_sub(1).max(begins))),
+            files: self.files.clone(),
+            ..NodeShare::default()
+        }
     }
 
     /// Why frames must not be sent to a node that goes on at that number, if so.
@@ -490,6 +579,11 @@ impl Agent for Forwarder {
         if self.stop.load(Relaxed) {
             if let Some((spill, below)) = self.sending.take().map(Sending::into_spill) {
                 self.watched.leave(spill, below);
+            }
+            // The next program has nothing to send, and enters them.
+            for (spill, _) in std::mem::take(&mut self.done) {
+                let end = spill.run_end().unwrap_or(0).max(spill.end());
+                self.watched.leave(spill, end);
             }
             return Work::ended();
         }

@@ -20,6 +20,8 @@
 //!                             with numbers from 63 on, below 90; the last line of a file counts
 //! doubt 50                    added when the folder has failed to make what it has durable: it
 //!                             may show frames from that number on, and lack them after a power cut
+//! moved 4-210 0-0             added with `end`: of each source, spilled fragments that no frame
+//!                             counts as such, and those that none counts as forwarded once all are
 //! end 1234                    added when the run has ended: the number behind its last frame
 //! forwarded                   added when the node has all that could be sent
 //! ```
@@ -93,6 +95,9 @@ pub(crate) struct StreamLock {
     pub(crate) identity: Identity,
     /// The number behind the last frame of a run that has ended.
     pub(crate) end: Option<u64>,
+    /// Of each source, what its frame behind that one counts as spilled, and as forwarded once all
+    /// is; empty: there is none.
+    pub(crate) moved: Vec<[u64; 2]>,
     /// What was spilled below that number is durable at nodes; none if no program wrote it.
     pub(crate) below: Option<u64>,
     /// From which number on what the folder has may not be durable there, if any.
@@ -158,6 +163,7 @@ impl StreamLock {
         Ok(Self {
             identity,
             end: None,
+            moved: Vec::new(),
             below: None,
             doubt: None,
             is_forwarded: false,
@@ -196,12 +202,13 @@ impl StreamLock {
             Ok(parsed) => parsed,
             Err(problem) => return Ok(Found::Foreign(format!("its {LOCK_NAME} {problem}"))),
         };
-        let Parsed { identity, end, below, doubt, lost, files, is_forwarded, pid } = parsed;
+        let Parsed { identity, end, moved, below, doubt, lost, files, is_forwarded, pid } = parsed;
         let bytes = whole_lines(&text).len();
         let torn_at = (bytes < text.len()).then_some(bytes as u64);
         Ok(Found::Stream(Box::new(Self {
             identity,
             end,
+            moved,
             below,
             doubt,
             is_forwarded,
@@ -231,13 +238,19 @@ impl StreamLock {
         Ok(())
     }
 
-    /// The run has ended, and no frame has that number or a higher one.
+    /// The run has ended, and no frame that was made has that number or a higher one. `moved`: as
+    /// the field.
     ///
     /// # Errors
     /// The system refuses.
-    pub(crate) fn set_end(&mut self, end: u64) -> io::Result<()> {
-        self.write(&format!("end {end}\n"))?;
-        self.end = Some(end);
+    pub(crate) fn set_end(&mut self, end: u64, moved: Vec<[u64; 2]>) -> io::Result<()> {
+        let of_each = moved.iter().map(|[spilled, forwarded]| format!(" {spilled}-{forwarded}"));
+        let line = match moved.is_empty() {
+            true => String::new(),
+            false => format!("moved{}\n", of_each.collect::<String>()),
+        };
+        self.write(&format!("{line}end {end}\n"))?;
+        (self.end, self.moved) = (Some(end), moved);
         Ok(())
     }
 
@@ -348,6 +361,11 @@ impl StreamLock {
         count + until.saturating_sub(next)
     }
 
+    /// Whether no frame is known to be lost.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lost.is_empty()
+    }
+
     /// Writes which frames are counted as lost.
     ///
     /// # Errors
@@ -428,6 +446,7 @@ fn whole_lines(text: &[u8]) -> &[u8] {
 struct Parsed {
     identity: Identity,
     end: Option<u64>,
+    moved: Vec<[u64; 2]>,
     below: Option<u64>,
     doubt: Option<u64>,
     lost: Vec<Range<u64>>,
@@ -445,8 +464,13 @@ fn listed_file(text: &str) -> Option<(u32, ListedFile)> {
 }
 
 fn range_of(text: &str) -> Option<Range<u64>> {
-    let (from, until) = text.split_once('-')?;
-    Some(from.parse::<u64>().ok()?..until.parse::<u64>().ok()?)
+    let [from, until] = pair_of(text)?;
+    Some(from..until)
+}
+
+fn pair_of(text: &str) -> Option<[u64; 2]> {
+    let (first, second) = text.split_once('-')?;
+    Some([first.parse().ok()?, second.parse().ok()?])
 }
 
 fn parse(text: &[u8]) -> Result<Parsed, String> {
@@ -479,6 +503,8 @@ fn parse(text: &[u8]) -> Result<Parsed, String> {
         begins: number("begins", text_of("begins")?)?,
     };
     let end = find("end").map(|text| number("end", text)).transpose()?;
+    let moved = find("moved").map(|text| text.split(' ').map(pair_of).collect::<Option<Vec<_>>>());
+    let moved = moved.flatten().unwrap_or_default();
     let below = find("below").map(|text| number("below", text)).transpose()?;
     let doubt = find("doubt").map(|text| number("doubt", text)).transpose()?;
     let pid = find("pid").and_then(|text| text.parse().ok());
@@ -487,7 +513,7 @@ fn parse(text: &[u8]) -> Result<Parsed, String> {
     let files = lines.iter().filter(|(key, _)| *key == "file");
     let files = files.filter_map(|line| listed_file(line.1)).collect();
     let is_forwarded = find("forwarded").is_some();
-    Ok(Parsed { identity, end, below, doubt, lost, files, is_forwarded, pid })
+    Ok(Parsed { identity, end, moved, below, doubt, lost, files, is_forwarded, pid })
 }
 
 #[cfg(test)]
@@ -512,7 +538,7 @@ mod tests {
         let mut lock = StreamLock::create(folder.path(), identity()).unwrap();
         assert!(StreamLock::create(folder.path(), identity()).is_err());
         assert!(matches!(StreamLock::find(folder.path()).unwrap(), Found::Taken));
-        lock.set_end(40).unwrap();
+        lock.set_end(40, vec![[3, 40], [0, 0]]).unwrap();
         lock.set_below(20).unwrap();
         lock.set_below(10).unwrap();
         lock.set_doubt(30).unwrap();
@@ -532,6 +558,7 @@ mod tests {
             (&found.identity, found.end, found.below, found.doubt, found.is_forwarded),
             (&identity(), Some(40), Some(20), Some(30), false)
         );
+        assert_eq!((&found.moved[..], found.is_whole()), (&[[3, 40], [0, 0]][..], false));
         assert_eq!(found.uncounted(0, 30), 30 - 7 - 2);
         assert_eq!((found.uncounted(6, 9), found.uncounted(11, 13)), (0, 1));
         found.remove().unwrap();

@@ -234,7 +234,7 @@ impl StoreTarget {
         if is_held || backlog.spill.is_empty() || !is_waiting {
             return false;
         }
-        match backlog.spill.set_run_end(end) {
+        match backlog.spill.set_run_end(end, self.ledger.moved_at_end()) {
             Ok(()) => true,
             Err(error) => {
                 // The node ends the run's files as those of a recorder that has died.

@@ -397,12 +397,14 @@ impl<S: FolderStore> Target<S> {
             self.hold_last();
         }
         while self.spill_oldest() > 0 {}
+        let moved = self.files.ledger().moved_at_end();
         let Some(holding) = &mut self.holding else { return false };
         let is_whole = holding.held.is_empty() && holding.is_forwarding();
         let Some(backlog) = holding.backlog.as_mut().filter(|_| is_whole) else { return false };
         // Whoever opens the folder's files later is not told of a sync that fails until then.
         let doubted = backlog.spill.set_doubt(holding.durable);
-        if let Err(error) = doubted.and_then(|()| backlog.spill.set_run_end(holding.end)) {
+        let (spill, end) = (&mut backlog.spill, holding.end);
+        if let Err(error) = doubted.and_then(|()| spill.set_run_end(end, moved)) {
             // The folder's files end as those of a recorder that has died.
             let text = format!("the spill does not say how the run ended: {error}");
             self.files.ledger().warn_once(text);

@@ -2,7 +2,7 @@
 
 use catchment_disk::ReadFile;
 use catchment_frame::FileReader;
-use catchment_recorder::{Forwarding, SpillConfig};
+use catchment_recorder::{EnterForwarded, Forwarding, SpillConfig};
 
 use super::*;
 
@@ -15,7 +15,8 @@ fn forwarding(target: &TargetConfig) -> Forwarding {
     let source = SourceConfig::over_session("a".to_owned(), any());
     let mut config = RecorderConfig::new("".into(), vec![source]);
     config.targets = vec![target.clone()];
-    Forwarding::start(&config, &Arc::default()).unwrap()
+    let enter: EnterForwarded = Arc::new(|_| Ok(true));
+    Forwarding::start(&config, &Arc::default(), &enter).unwrap()
 }
 
 fn is_empty(folder: &Path) -> bool {

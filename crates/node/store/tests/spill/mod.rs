@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 
 use catchment_frame::FileReader;
-use catchment_recorder::{Forwarding, SpillConfig, SpillReport, SpillState};
+use catchment_recorder::{EnterForwarded, Forwarding, SpillConfig, SpillReport, SpillState};
 
 use super::*;
 
@@ -17,7 +17,8 @@ fn forwarding(target: &TargetConfig) -> Forwarding {
     let source = SourceConfig::over_session("a".to_owned(), any());
     let mut config = RecorderConfig::new("".into(), vec![source]);
     config.targets = vec![target.clone()];
-    Forwarding::start(&config, &Arc::default()).unwrap()
+    let enter: EnterForwarded = Arc::new(|_| Ok(true));
+    Forwarding::start(&config, &Arc::default(), &enter).unwrap()
 }
 
 fn state(forwarding: &Forwarding) -> SpillState {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use catchment_fixtures::SmallDisk;
 use catchment_network_folder::{NetworkFolder, Operation, Refused};
 
+use super::after_end::{check_forwarded as check_moved, location, record};
 use super::spilled::spilled;
 use super::*;
 
@@ -307,9 +308,7 @@ fn a_spill_whose_disk_hangs_is_named_and_everything_comes_to_the_node() {
 
 /// A target with a spill, which holds less than what is sent while it hangs.
 fn target_with_spill(runs: &Path) -> String {
-    // The thread that writes trends would hang, too, and with it the run's end.
-    let more = "trends = false\nhold_bytes = \"4 MiB\"\n";
-    target("remote", &[runs.to_owned()]) + more + SPILL + "\n"
+    target("remote", &[runs.to_owned()]) + "hold_bytes = \"4 MiB\"\n" + SPILL + "\n"
 }
 
 /// The numbers of the frames in a run's files, in the order of these.
@@ -645,25 +644,45 @@ fn bytes_in(folder: &Path) -> u64 {
 
 #[test]
 fn a_run_ends_while_its_folder_hangs_and_what_is_spilled_follows() {
-    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let runs = remote.path().join("runs");
-    // The catalogue is in the first folder, which answers.
-    let targets = target("local", &["runs".into()]) + &target_with_spill(&runs);
-    let (node, front_end) = start(folder.path(), &targets);
-    send_these(&front_end, 0..2_000, |_| {});
-    wait_durable(&front_end, 2_000);
-    let stalled = remote.stall(Operation::Write);
-    send_these(&front_end, 2_000..4_000, |_| {});
-    wait_durable(&front_end, 4_000);
-    assert_eq!(front_end.close(LONG), Closed::default());
-    assert_eq!(node.ctl(&["stop"])["status"], "done");
-    let spill = folder.path().join("spill");
-    assert!(!nothing_waits(&spill) && remote.waiting(Operation::Write) > 0);
-    drop(stalled);
-    wait_while(|| std::fs::read_dir(&spill).unwrap().count() > 0);
-    // What is forwarded after the end is not in the run's ledger.
-    let run = check(&only(&runs), 4_000);
-    assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
-    end(node, 0);
+    for is_killed in [false, true] {
+        let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let (spill, runs) = (folder.path().join("spill"), remote.path().join("runs"));
+        // The catalogue is in the first folder, which answers.
+        let targets = target("local", &["runs".into()]) + &target_with_spill(&runs);
+        let (text, url) = text_with(TABLES, &targets);
+        let mut node = Node::start(folder.path(), &text, &[]);
+        node.until(|state| state["state"] == "recording");
+        let front_end = front_end(&url);
+        send_these(&front_end, 0..2_000, |_| {});
+        wait_durable(&front_end, 2_000);
+        let stalled = remote.stall(Operation::Write);
+        send_these(&front_end, 2_000..4_000, |_| {});
+        wait_durable(&front_end, 4_000);
+        assert_eq!(front_end.close(LONG), Closed::default());
+        assert_eq!(node.ctl(&["stop"])["status"], "done");
+        assert!(!nothing_waits(&spill) && remote.waiting(Operation::Write) > 0);
+        let before = record(folder.path());
+        let waited = location(&before, "remote", "spill").expect("frames wait");
+        let there = location(&before, "remote", "folder").expect("a folder");
+        assert!(waited["frames"].as_u64() > Some(0) && there["frames"].as_u64() > Some(0));
+        let name = only(&spill).file_name().unwrap().to_owned();
+        if is_killed {
+            node.signal(libc::SIGKILL);
+            drop(stalled);
+            node.ended();
+            node = Node::start(folder.path(), &text, &[]);
+        } else {
+            drop(stalled);
+        }
+        wait_while(|| spill.join(&name).exists());
+        let run = check(&runs.join(&name), 4_000);
+        assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
+        let local = folder.path().join("runs").join(&name);
+        check_moved(folder.path(), "remote", &run, &[&local, run.path()]);
+        let after = location(&record(folder.path()), "remote", "folder").expect("a folder");
+        assert_eq!(after["files"], serde_json::json!([[0, run.files().len() - 1]]));
+        assert_eq!(after["frames"], run.frames().len());
+        end(node, 0);
+    }
 }
