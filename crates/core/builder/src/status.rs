@@ -101,8 +101,8 @@ pub struct SourceStatus {
     pub given_up: bool,
     /// Whether its numbers do not fit those of the others, so that its fragments are discarded.
     pub out_of_step: bool,
-    /// How its numbers, or its clock, differ from those of the others, where that is known. Those of
-    /// a front-end may have begun again while they still fit.
+    /// How its numbers, or its clock, differ from those of the others, where that is known. A
+    /// front-end's may have begun again while they still fit.
     pub astray: Option<Astray>,
     /// Whether most of its fragments are in no event, so that they open none.
     pub is_flooding: bool,

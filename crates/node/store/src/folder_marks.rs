@@ -3,8 +3,8 @@
 //! Each folder has a file [`MARK`] that lists all folders of the node, one a line. A folder that
 //! the mark of another one lists, and that has no mark itself, has been used before: what is at its
 //! path now is the folder under a mount, or a new disk, and is left as it is. A folder is listed
-//! only once its own mark is on its disk. Of a node with a single folder nobody knows: where it was
-//! made is logged.
+//! only once its own mark is on its disk. Of a node with a single folder nobody knows: it has no
+//! mark, and where it was made is logged.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -37,7 +37,10 @@ pub(crate) fn make(folders: &[PathBuf], absent: &[PathBuf]) -> Result<(), (PathB
     for folder in there() {
         std::fs::create_dir_all(folder).map_err(|error| (folder.clone(), error))?;
     }
-    mark(folders, absent);
+    // Nobody asks after a single one.
+    if folders.len() > 1 {
+        mark(folders, absent);
+    }
     Ok(())
 }
 
