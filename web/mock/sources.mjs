@@ -48,6 +48,7 @@ export class Sources {
           loss: {}, bad: {},
           fill: 0,
           parked_fragments: 0,
+          astray: null,
           offsets: group.name === "large" ? offsets(this.all.length) : null,
           link: {
             waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0, abandoned: {}, ...delivery(group.name),

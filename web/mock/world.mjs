@@ -374,6 +374,7 @@ export class World {
       loss: { count: Math.floor(lost), share: this.fragments > 0 ? lost / this.fragments : null, by_entry: whole(this.loss) },
       bad: { count: Math.floor(bad), share: this.fragments > 0 ? bad / this.fragments : null, by_entry: whole(this.bad) },
       dead_time: this.state === "paused" ? 1 : 0,
+      memory_seconds: null,
       disk: {
         folder: "/data/runs", free_bytes: this.state === "fault" ? 0 : hours * 3600 * 131e6,
         total_bytes: DISK_BYTES, hours_left: this.state === "fault" ? 0 : this.run ? hours : null,
@@ -424,6 +425,7 @@ export class World {
     this.under_way = {
       request: request.request, command: request.command, since: result.time,
       waiting_for: ["node/recorder/write"],
+      reason: null,
     };
     if (this.scenario === "hang") return result;
     this.carryOut(request);

@@ -28,6 +28,8 @@ export interface UnderWay {
   command: CommandName;
   since: string;
   waiting_for: string[];
+  /** What it waits for, where somebody must do something. */
+  reason: string | null;
 }
 
 export interface CurrentRun {
@@ -226,10 +228,13 @@ export interface State {
   loss: { count: number; share: number | null; by_entry: Counts };
   bad: { count: number; share: number | null; by_entry: Counts };
   dead_time: number | null;
+  /** How long memory lasts at this rate while a required target takes nothing. */
+  memory_seconds: number | null;
   disk: {
     folder: string;
     free_bytes: number | null;
     total_bytes: number | null;
+    /** At the rate at which it is written; null while nothing is. */
     hours_left: number | null;
   } | null;
   flow: Stage[];
@@ -264,6 +269,8 @@ export interface SourceState {
   bad: Counts;
   fill: number | null;
   parked_fragments: number;
+  /** How its numbers, or its clock, differ from the others', in plain words. */
+  astray: string | null;
   /** What befell its connections, if it is delivered over a session. */
   link: LinkState;
   /** Its times less those of its events; null unless events are built by time. */

@@ -7,7 +7,7 @@ import * as format from "./format";
 
 export const VERDICT_WORDS: Record<Level, string> = {
   good: "Recording good data",
-  held: "Recording to memory only",
+  held: "Recording, but held up",
   bad_data: "Recording, with bad data",
   heavy_bad_data: "Recording bad data",
   loss: "Recording with loss",

@@ -24,6 +24,8 @@ const sending = signal<CommandName | null>(null);
 /** A command was sent from here: the button that had the focus goes. */
 let sent = false;
 
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 const currentRun = (): number | null => state.peek()?.run?.number ?? null;
 
 /** Opens the dialog for a start with an earlier run's configuration. */
@@ -202,8 +204,10 @@ function UnderWay({ now }: { now: State }) {
     <div class="under-way" role="status">
       <strong>{COMMAND_WORDS[name]} is under way</strong>
       {under ? <span aria-hidden="true">, {join(duration(seconds))}</span> : null}
-      {under && under.waiting_for.length > 0 ? <div>waiting for {under.waiting_for.join(", ")}</div> : null}
-      {seconds > SLOW_SECONDS ? <div><strong>This takes longer than it should.</strong></div> : null}
+      {under && under.reason === null && under.waiting_for.length > 0
+        ? <div>waiting for {under.waiting_for.join(", ")}</div> : null}
+      {under && under.reason !== null ? <div><strong>{capital(under.reason)}.</strong></div>
+        : seconds > SLOW_SECONDS ? <div><strong>This takes longer than it should.</strong></div> : null}
     </div>
   );
 }

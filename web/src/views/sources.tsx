@@ -242,7 +242,8 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
       {source ? (
         <>
           <dl class="facts">
-            <dt>Status</dt><dd><SourceStatusBadge status={source.status} /></dd>
+            <dt>Status</dt>
+            <dd><SourceStatusBadge status={source.status} />{source.astray === null ? "" : ` ${source.astray}`}</dd>
             <dt>Group</dt><dd>{source.group || "none"}, {source.kind}</dd>
             <dt>Receives on</dt>
             <dd>

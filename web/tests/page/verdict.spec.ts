@@ -4,7 +4,7 @@ import { complaints, open, post } from "./page";
 
 const VERDICTS: [string, string, string | RegExp, string][] = [
   ["good", "good", "Recording good data", "no loss in the last 60 s"],
-  ["frozen", "held", "Recording to memory only", "the disk has completed no write for 2 s"],
+  ["frozen", "held", "Recording, but held up", "the disk has completed no write for 2 s"],
   ["loss", "loss", /Recording with loss/, "medium-07: 1,860 lost in the last minute"],
   ["bad", "bad_data", /Recording, (but 1.10.% of the data are bad|with bad data)/, "small-05: 3,709 bad in the last minute"],
   ["heavy", "heavy_loss", /Losing/, "small-00: 2,248,410 lost in the last minute"],

@@ -23,7 +23,7 @@ test("a dialog never passes to another run", () => {
 });
 
 test("a dialog waits for another command, and ends when its own is not possible", () => {
-  const under_way = { request: "r", command: "pause", since: "", waiting_for: [] } as State["under_way"];
+  const under_way = { request: "r", command: "pause", since: "", waiting_for: [], reason: null } as State["under_way"];
   expect(standing(stop, state(5, { commands: [], under_way }))).toEqual({ kind: "waiting", text: "Pause is under way." });
   expect(standing({ ...stop, name: "pause" }, state(5, { state: "paused" })))
     .toEqual({ kind: "over", text: "The state is paused now. Nothing was sent." });

@@ -17,7 +17,7 @@ function source(index: number, status: SourceStatus, lost = 0, group = "small"):
     name: `${group}-${index}`, index, group, kind: "events", status, required: true,
     address: "127.0.0.1:21000", from: [], packets_per_second: 1,
     bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {}, bad: {},
-    fill: 0, parked_fragments: 0, offsets: null,
+    fill: 0, parked_fragments: 0, astray: null, offsets: null,
     link: {
       waits: 0, waited_ms: 0, marks_ignored: 0, fragments_skew: 0, abandoned: {}, made: 0, taken: 0, durable: 0,
       release: null, until_durable_ms_median: null, until_durable_ms_p99: null,
@@ -86,7 +86,7 @@ test("the share that is lost stands in the verdict's large words", () => {
   // It was lost within the last minute, but not within the last seconds.
   expect(words("loss", 0)).toBe("Recording with loss");
   expect(words("not_recording", null)).toBe("Not recording");
-  expect(words("held", 0)).toBe("Recording to memory only");
+  expect(words("held", 0)).toBe("Recording, but held up");
 });
 
 test("the share that is bad stands in the verdict's large words, and no bad data are good", () => {

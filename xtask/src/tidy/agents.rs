@@ -50,6 +50,7 @@ const EDGES: &[(&str, &str)] = &[
         "times calls to a spill's disk, during which its agent has no time",
     ),
     ("crates/node/recorder/src/standby.rs", "starts and ends the threads between runs"),
+    ("crates/node/store/src/folder_marks.rs", "marks the node's folders"),
     ("crates/node/store/src/host.rs", "starts and ends the threads of writers"),
     ("crates/node/store/src/node.rs", "starts and ends the agents' threads, and makes folders"),
     ("crates/node/store/src/stored.rs", "reads the folders of streams"),

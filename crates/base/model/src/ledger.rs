@@ -409,7 +409,8 @@ impl SourceLedger {
             .saturating_add(self[Entry::FragmentsOutOfRange])
             .saturating_add(self[Entry::FragmentsDiscardedMemory])
             .saturating_add(self[Entry::FragmentsDiscardedUnfinished])
-            .saturating_add(self[Entry::FragmentsDiscardedRestart]);
+            .saturating_add(self[Entry::FragmentsDiscardedRestart])
+            .saturating_add(self[Entry::FragmentsTimeRepeated]);
         let fragments_dropped = self.sum(Role::FragmentsLost);
         Balance {
             fragments_lost: gaps.saturating_sub(arrived_in_vain),
@@ -549,6 +550,14 @@ mod tests {
         assert!(balance.holds());
         assert_eq!((balance.fragments_lost, balance.fragments_dropped), (1, 2));
         assert!(balance.lost_data());
+        // A front-end whose clock stands: each event lacks it, and what it sends is discarded.
+        let mut source = SourceLedger::default();
+        source[Entry::FragmentsReceived] = 1_000;
+        source[Entry::FragmentsRecorded] = 10;
+        source[Entry::FragmentsTimeRepeated] = 990;
+        source[Entry::FragmentsMissing] = 991;
+        let balance = source.balance();
+        assert_eq!((balance.fragments_lost, balance.fragments_dropped), (1, 990));
     }
 
     #[test]

@@ -29,6 +29,7 @@
 //! assert_eq!(cut.columns[1].spans.len(), 1); // 1,000 bytes in one piece
 //! ```
 
+mod astray;
 mod builder;
 mod closing;
 mod config;
@@ -48,6 +49,7 @@ mod time;
 mod undecided;
 mod wanted;
 
+pub use astray::Astray;
 pub use builder::Builder;
 pub use config::{
     BuilderConfig, ConfigError, Continues, EDGE_NS_DEFAULT, IncompletePolicy, SourceRole,

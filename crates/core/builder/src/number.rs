@@ -29,6 +29,7 @@ mod promised;
 mod promises;
 mod settings;
 mod shares;
+mod states;
 mod voter;
 mod window;
 
@@ -42,7 +43,6 @@ use self::parked::{Ahead, Held, Parked};
 pub(crate) use self::settings::NUMBER_BITS_MIN;
 pub use self::settings::{NUMBER_BITS_MAX, NumberConfig, WINDOW_EVENTS_MIN};
 use self::shares::Shares;
-use crate::matched::Source;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Needs, Restart,
     SourceNote, SourceStatus,
@@ -662,36 +662,13 @@ impl Matcher for NumberMatcher {
     }
 
     fn status(&self, matched: &Matched) -> BuilderStatus {
-        let of_source = |(index, source): (usize, &Source)| {
-            let (voter, promises) = (self.events.voter_of(index), &self.horizon.promises);
-            let (newest_key, silent, out_of_step) = match promises.has(index) {
-                true => (
-                    source.reached.checked_sub(1).filter(|_| promises.is_followed(index)),
-                    promises.is_silent(index),
-                    !promises.is_in_step(index),
-                ),
-                false => (
-                    self.horizon.position(voter),
-                    self.horizon.is_silent(voter),
-                    self.horizon.is_out_of_step(voter),
-                ),
-            };
-            SourceStatus {
-                newest_key,
-                silent,
-                given_up: promises.has_given_up(index),
-                out_of_step,
-                parked: self.parked.count_of(index) as u64,
-                other_sender: source.is_other_sender(),
-                ..SourceStatus::default()
-            }
-        };
+        let sources = matched.sources.iter().enumerate();
         let mut status = BuilderStatus {
             waiting_bytes: self.parked.bytes(),
             fragments_held: self.parked.count() as u64,
             restarts_followed: self.restarts_followed,
             last_restart: self.last_restart,
-            sources: matched.sources.iter().enumerate().map(of_source).collect(),
+            sources: sources.map(|(index, source)| self.state_of(index, source)).collect(),
             ..BuilderStatus::default()
         };
         self.events.add_to(&mut status, matched);

@@ -1,5 +1,7 @@
 //! State and totals of a running builder.
 
+use crate::astray::Astray;
+
 /// The builder's state and totals since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuilderStatus {
@@ -99,6 +101,9 @@ pub struct SourceStatus {
     pub given_up: bool,
     /// Whether its numbers do not fit those of the others, so that its fragments are discarded.
     pub out_of_step: bool,
+    /// How its numbers, or its clock, differ from those of the others, where that is known. A
+    /// front-end's may have begun again while they still fit.
+    pub astray: Option<Astray>,
     /// Whether most of its fragments are in no event, so that they open none.
     pub is_flooding: bool,
     /// Whether its sender has delivered others of the newest key, and not yet this source, which it

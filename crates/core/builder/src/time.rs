@@ -649,6 +649,7 @@ impl Matcher for TimeMatcher {
             SourceStatus {
                 silent,
                 out_of_step,
+                astray: self.horizon.astray(index),
                 // Times of different sources are never the same: what waits says who is behind.
                 is_awaited: waits
                     && source.is_required()

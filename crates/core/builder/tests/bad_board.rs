@@ -2,8 +2,8 @@
 
 use crate::support::{MS, Rig, S};
 use catchment_builder::{
-    BuilderConfig, ClockConfig, Flooding, Floods, Fragment, Group, SourceRole, SourceStatus,
-    TimeConfig, TimeMatcher, Unmatched, regroup,
+    Astray, BuilderConfig, ClockConfig, Flooding, Floods, Fragment, Group, SourceRole,
+    SourceStatus, TimeConfig, TimeMatcher, Unmatched, regroup,
 };
 use catchment_fixtures::Random;
 use catchment_model::{Entry, Piece};
@@ -99,8 +99,14 @@ fn one_bad_board_of_72_costs_the_others_nothing_and_is_named() {
             |one| one.out_of_step,
         ),
         ("floods", &mut flood, |one| one.is_flooding),
-        ("is 1 s ahead", &mut |ns| vec![own(BAD, ns + S)], |one| one.out_of_step),
-        ("is stuck", &mut |_| vec![BAD_FROM], |one| one.out_of_step),
+        ("is 1 s ahead", &mut |ns| vec![own(BAD, ns + S)], |one| {
+            let Some(Astray::Clock { ahead_ns }) = one.astray else { return false };
+            assert!(ahead_ns > 0 && ahead_ns.unsigned_abs().abs_diff(S) < 100 * MS, "{ahead_ns}");
+            one.out_of_step
+        }),
+        ("is stuck", &mut |_| vec![BAD_FROM], |one| {
+            one.out_of_step && one.astray == Some(Astray::Stands)
+        }),
     ];
     for (name, bad, is_named) in faults {
         let (rig, named) = build((name, Flooding::Exclude), bad, is_named);

@@ -1,6 +1,6 @@
 //! Front-ends that are started again: their next session, and what the others wait for.
 
-use catchment_builder::{SourceNote, SourceRole::Required};
+use catchment_builder::{Astray, SourceNote, SourceRole::Required};
 use catchment_model::Entry;
 
 use crate::promises::{config, mark};
@@ -20,6 +20,11 @@ fn a_source_that_begins_again_without_a_word_costs_one_time_out_and_not_the_run(
         mark(&mut rig, ms * MS, 1, ms);
         rig.poll(ms * MS);
         key += 1;
+        let again = rig.builder.status().sources[1].astray;
+        let Some(Astray::Numbers { first: 0, after: Some(100_009), others }) = again else {
+            panic!("{again:?}")
+        };
+        assert!((key - 1..=key).contains(&others), "{others}");
         if ms >= 1_200 {
             assert_eq!(rig.rows.len() as u64, key - 100_000, "{ms}");
         }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catchment_builder::{
-    BuilderConfig, ClockConfig, Continues, Fragment, FragmentFlags, Late, SourceNote, SourceRole,
-    TimeConfig, TimeMatcher,
+    Astray, BuilderConfig, ClockConfig, Continues, Fragment, FragmentFlags, Late, SourceNote,
+    SourceRole, TimeConfig, TimeMatcher,
 };
 use catchment_fixtures::Random;
 use catchment_model::{Entry, EventFlags};
@@ -286,6 +286,10 @@ fn a_clock_that_is_a_day_off_costs_the_others_one_time_out_at_most() {
         }
         let status = run.0.builder.status();
         assert!(status.sources[2].out_of_step, "ahead: {ahead}");
+        let Some(Astray::Clock { ahead_ns }) = status.sources[2].astray else { panic!("{ahead}") };
+        let day_ns = DAY as i64;
+        let expected_ns = if ahead { day_ns } else { -day_ns };
+        assert!(expected_ns.abs_diff(ahead_ns) < S, "{ahead}: {ahead_ns}");
         run.0.finish(at(4_001));
         assert_eq!(run.whole(&[0, 1]), 3_999, "ahead: {ahead}");
         let keys: Vec<u64> = run.0.rows.keys().copied().filter(|&key| key < at(4_001)).collect();

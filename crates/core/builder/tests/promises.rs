@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support;
-use catchment_builder::{BuilderConfig, Fragment, NumberConfig, SourceNote, SourceRole};
+use catchment_builder::{Astray, BuilderConfig, Fragment, NumberConfig, SourceNote, SourceRole};
 use catchment_fixtures::Random;
 use catchment_model::{Entry, EventFlags};
 use support::{MS, Rig, S, window};
@@ -347,7 +347,8 @@ fn a_numbering_begins_once_each_awaited_source_has_marked_it() {
     rig.send_all(2 * MS, 0..2, 10..15);
     rig.poll(2 * MS);
     assert_eq!((rig.rows.len(), rig.count(2, Entry::FragmentsOutOfRange)), (30, 5));
-    assert!(rig.builder.status().sources[2].out_of_step);
+    let missed = rig.builder.status().sources[2];
+    assert_eq!((missed.out_of_step, missed.astray), (true, Some(Astray::Missed)));
     rig.builder.note(3 * MS, 2, SourceNote::Numbering);
     rig.send_all(3 * MS, 0..3, 15..20);
     rig.poll(3 * MS);

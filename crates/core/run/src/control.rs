@@ -193,6 +193,13 @@ impl Control {
         orders.chain(self.course.as_ref().and_then(Course::at_once_ns)).min()
     }
 
+    /// Devices that are ending something wait for what people must do, such as making room: they
+    /// have their whole time from now on. A shutdown's own time stays as it is.
+    pub fn give_time(&mut self, now_ns: u64) {
+        self.tick(now_ns);
+        self.prolong();
+    }
+
     /// Says which run the command under way begins or ends, for its result.
     pub fn note_run(&mut self, run: u64) {
         if let Some(course) = &mut self.course {

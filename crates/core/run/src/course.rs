@@ -180,6 +180,18 @@ impl Control {
         self.advance();
     }
 
+    /// Devices that are ending something have their whole time from now on.
+    pub(crate) fn prolong(&mut self) {
+        for index in 0..self.devices.len() {
+            let Some(pending) = self.devices[index].pending else { continue };
+            if pending.action.ends_something() && pending.action != Action::Safe {
+                let timeout_ns = self.timeout_ns(index, pending.action);
+                let deadline_ns = self.now_ns.saturating_add(timeout_ns);
+                self.devices[index].pending = Some(Pending { deadline_ns, ..pending });
+            }
+        }
+    }
+
     /// Begins a command that was found legal.
     pub(crate) fn begin(&mut self, request: Request) {
         let mut mode = Mode::Forward;

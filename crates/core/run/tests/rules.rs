@@ -182,6 +182,32 @@ fn a_hanging_device_is_made_safe_and_its_late_reply_changes_nothing() {
 }
 
 #[test]
+fn a_stop_that_waits_for_people_is_given_time_and_a_shutdown_is_not() {
+    let mut rig = Rig::new();
+    rig.go(Command::Start);
+    rig.ask(Command::Stop);
+    let waiting = rig.orders().remove(0);
+    for _ in 0..100 {
+        rig.now_ns += 9 * S;
+        rig.control.give_time(rig.now_ns);
+        assert!(rig.orders().is_empty());
+    }
+    assert_eq!(rig.reply(&waiting, Ok(State::Configured)), Reply::Taken);
+    rig.run(|_| None);
+    assert_eq!((rig.states(), rig.status()), (vec![State::Configured; 4], Status::Done));
+    rig.go(Command::Start);
+    rig.ask(Command::Stop);
+    rig.orders();
+    rig.ask(Command::Shutdown);
+    for _ in 0..3 {
+        rig.now_ns += 9 * S;
+        rig.control.give_time(rig.now_ns);
+    }
+    rig.run(|_| None);
+    assert!(rig.control.ended());
+}
+
+#[test]
 fn a_full_disk_heals_by_itself_or_the_run_is_stopped() {
     let mut rig = Rig::new();
     rig.go(Command::Start);

@@ -18,8 +18,9 @@ const ANY: Condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
 /// bad data and `of_strangers` of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
 /// `.away`, `.spilling`, `.waits_seconds` and `.best_effort_waits_seconds`, `spill.*.fill`,
-/// `.frames_lost`, and `alarms`, `refuses`, `absent`, `given_up`, `buffer_short` and
-/// `held_at_run_end` of each front-end. Loss and bad data are critical from that share on.
+/// `.seconds_left`, `.frames_lost`, `memory.seconds_left`, and `alarms`, `refuses`, `absent`,
+/// `given_up`, `buffer_short` and `held_at_run_end` of each front-end. Loss and bad data are
+/// critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -62,6 +63,7 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     ];
     let rules = rules.into_iter().chain(rules_of_files()).chain(rules_of_targets());
     rules
+        .chain(rules_of_room())
         .chain(rules_of_waits())
         .chain(rules_of_many())
         .chain(rules_of_bad_sources())
@@ -255,6 +257,36 @@ fn rules_of_targets() -> [Rule; 4] {
                  damaged",
             )
         },
+    ]
+}
+
+/// The usual rules on what runs out while a target takes nothing. There is time to make room.
+fn rules_of_room() -> [Rule; 2] {
+    let below = |threshold: f64| Condition::Below { threshold, clear_at: 1.5 * threshold };
+    let of = |name, quantity, seconds, text| {
+        recording(usual(name, quantity, below(seconds), Severity::Critical, text))
+    };
+    [
+        Rule {
+            text_many: Some(
+                "Spills are full in {time} at this rate, and then frames wait in memory: {sources}"
+                    .into(),
+            ),
+            ..of(
+                "spill_space",
+                "spill.*.seconds_left",
+                600.0,
+                "The spill of {source} is full in {time} at this rate, and then frames wait in \
+                 memory",
+            )
+        },
+        of(
+            "memory_space",
+            "memory.seconds_left",
+            60.0,
+            "Memory lasts for {time} at this rate, since a target takes nothing: then front-ends \
+             wait, and datagrams are lost",
+        ),
     ]
 }
 

@@ -19,6 +19,7 @@
 mod alarm;
 mod alarms;
 mod default_rules;
+mod forecast;
 mod loss;
 mod quantity;
 mod rates;
@@ -33,6 +34,7 @@ mod words;
 pub use alarm::{AcknowledgeError, Alarm, AlarmState, Change, ChangeKind, SOURCES_LISTED_MAX};
 pub use alarms::{ALARMS_MAX, Alarms, CLEARED_SHOWN_NS, COMMENT_BYTES_MAX, FOLLOWED_MAX};
 pub use default_rules::{default_rules, store_rules};
+pub use forecast::Forecast;
 pub use loss::{LossGrowth, LossWatch, is_bad, is_loss, words_of_entry};
 pub use quantity::{QUANTITY_BYTES_MAX, Quantity, QuantityError, ReadingTable};
 pub use rates::{Rates, Stage, bottleneck};

@@ -58,6 +58,8 @@ pub struct RunSeen<'a> {
     pub sources: &'a [SourceFlow<'a>],
     /// Required targets that take nothing now, and those that do not get what is recorded.
     pub away: &'a [Untaken<'a>],
+    /// See [`Flow::spilling`].
+    pub spilling: &'a [String],
     /// See [`Flow::refused`].
     pub refused: &'a [Untaken<'a>],
     /// What is to be known and makes nothing worse.
@@ -218,6 +220,7 @@ impl RunWatch {
             bad: &bad,
             bad_share,
             away: seen.away,
+            spilling: seen.spilling,
             refused: seen.refused,
             notices: seen.notices,
         };

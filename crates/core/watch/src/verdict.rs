@@ -21,8 +21,9 @@ named! {
     Level {
         /// Good data are being recorded.
         Good = "good",
-        /// Data are only held in memory at this moment, since the disk completes no writes or a
-        /// required target is away, or before it, since a thread does not receive.
+        /// Data do not get where they are to be at this moment: they are held in memory, since the
+        /// disk completes no writes or a required target is away, or go to its spill; or they wait
+        /// before it, since a thread does not receive.
         Held = "held",
         /// All data are being recorded, but some are bad: broken, or not of their event.
         BadData = "bad_data",
@@ -86,6 +87,8 @@ pub struct Flow<'a> {
     pub bad_share: f64,
     /// Required targets that take nothing now, while their frames wait in memory.
     pub away: &'a [Untaken<'a>],
+    /// Required targets that take nothing while all goes to their spills, each in plain words.
+    pub spilling: &'a [String],
     /// Required targets that do not get what is recorded elsewhere.
     pub refused: &'a [Untaken<'a>],
     /// What is to be known and makes nothing worse, in plain words.
@@ -99,6 +102,8 @@ pub struct Untaken<'a> {
     pub target: &'a str,
     /// Why, in plain words.
     pub why: &'a str,
+    /// For how many seconds memory lasts, where that is known.
+    pub lasts_seconds: Option<f64>,
 }
 
 /// Whether a run is on.
@@ -139,6 +144,8 @@ pub struct SourceFlow<'a> {
     pub received_age_ns: Option<u64>,
     /// Whether its numbers do not fit to the others', so that what comes from it is discarded.
     pub out_of_step: bool,
+    /// How they differ, in plain words, where that is known.
+    pub astray: Option<&'a str>,
     /// Whether the thread that receives from it is held up, so that nobody knows what it sends.
     pub unread: bool,
 }
@@ -206,8 +213,10 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
             _ => text,
         };
         reasons.extend(flow.away.iter().map(away_words));
-        reasons.extend(detail);
         let recording = matches!(flow.run, Run::Recording { .. });
+        let strays = flow.sources.iter().filter(|source| recording && source.out_of_step);
+        reasons.extend(strays.map(out_of_step));
+        reasons.extend(detail);
         let [loss_share, bad_share] =
             [flow.loss_share, flow.bad_share].map(|share| Some(share).filter(|_| recording));
         return Verdict { level: Level::NotRecording, loss_share, bad_share, text, reasons };
@@ -248,8 +257,11 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
         }
     };
     reasons.extend(worst.into_iter().map(|one| one.text));
+    let spilling = flow.spilling.iter().filter(|one| held.as_ref() != Some(one));
+    let spilling: Vec<String> = spilling.cloned().collect();
     reasons.extend(held);
     reasons.extend(flow.away.iter().skip(1).map(away_words));
+    reasons.extend(spilling);
     reasons.extend_from_slice(flow.notices);
     reasons.extend(detail);
     let (loss_share, bad_share) = (Some(flow.loss_share), Some(flow.bad_share));
@@ -378,13 +390,19 @@ fn held(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
     if let Some(first) = flow.away.first() {
         return Some(away_words(first));
     }
-    let age_ns = flow.held_age_ns.filter(|age_ns| *age_ns >= limits.held_ns)?;
-    let age = words_of_time(age_ns);
-    Some(format!("data are only held in memory: the disk has completed no write for {age}"))
+    if let Some(age_ns) = flow.held_age_ns.filter(|age_ns| *age_ns >= limits.held_ns) {
+        let age = words_of_time(age_ns);
+        return Some(format!(
+            "data are only held in memory: the disk has completed no write for {age}"
+        ));
+    }
+    flow.spilling.first().cloned()
 }
 
-fn away_words(Untaken { target, why }: &Untaken<'_>) -> String {
-    format!("frames for target {target} wait in memory: {why}")
+fn away_words(Untaken { target, why, lasts_seconds }: &Untaken<'_>) -> String {
+    let lasts = lasts_seconds.map(|seconds| words_of_time((seconds * 1e9) as u64));
+    let lasts = lasts.map(|time| format!(", which lasts for about {time} at this rate"));
+    format!("frames for target {target} wait in memory{}: {why}", lasts.unwrap_or_default())
 }
 
 /// Whether the detector is there before the run begins.
@@ -437,8 +455,7 @@ fn worst<'a>(flow: &Flow<'a>, limits: &Limits) -> Vec<Named<'a>> {
     for source in flow.sources.iter().filter(|source| source.out_of_step) {
         if !named.contains(&source.name) {
             named.push(source.name);
-            let text = format!("{} out of step: its numbers are not the others'", source.name);
-            found.push(Named { source: source.name, text });
+            found.push(Named { source: source.name, text: out_of_step(source) });
         }
     }
     for loss in flow.losses {
@@ -449,6 +466,12 @@ fn worst<'a>(flow: &Flow<'a>, limits: &Limits) -> Vec<Named<'a>> {
         }
     }
     found
+}
+
+/// That a source is out of step, and what becomes of what it sends.
+fn out_of_step(SourceFlow { name, astray, .. }: &SourceFlow<'_>) -> String {
+    let how = astray.unwrap_or("its numbers are not the others'");
+    format!("{name} out of step: {how}; what it sends is in no event")
 }
 
 /// Which sources' data are bad, each once, for what most of them are.

@@ -108,6 +108,7 @@ const SOURCES: [SourceFlow<'static>; 2] = [
         required: true,
         received_age_ns: Some(100 * MS),
         out_of_step: false,
+        astray: None,
         unread: false,
     },
     SourceFlow {
@@ -115,6 +116,7 @@ const SOURCES: [SourceFlow<'static>; 2] = [
         required: false,
         received_age_ns: None,
         out_of_step: false,
+        astray: None,
         unread: false,
     },
 ];
@@ -135,6 +137,7 @@ fn good() -> Flow<'static> {
         bad: &[],
         bad_share: 0.0,
         away: &[],
+        spilling: &[],
         refused: &[],
         notices: &[],
     }
@@ -301,8 +304,17 @@ fn a_source_out_of_step_is_a_loss_and_named_for_that() {
     let strayed = SourceFlow { out_of_step: true, ..SOURCES[0] };
     let losses = [Loss { source: "rich-03", entry: Entry::FragmentsOutOfRange, count: 3 }];
     let flow = Flow { sources: &[strayed, SOURCES[1]], losses: &losses, ..good() };
-    let text = "recording with loss: rich-03 out of step: its numbers are not the others'";
-    assert_eq!(judge(&flow), (Level::Loss, text.to_owned()));
+    let begin = "recording with loss: rich-03 out of step: ";
+    let text = format!("{begin}its numbers are not the others'; what it sends is in no event");
+    assert_eq!(judge(&flow), (Level::Loss, text));
+    let clock = [SourceFlow { astray: Some("its clock is 3.0 s behind"), ..strayed }];
+    let flow = Flow { sources: &clock, ..flow };
+    let text = format!("{begin}its clock is 3.0 s behind; what it sends is in no event");
+    assert_eq!(judge(&flow), (Level::Loss, text.clone()));
+    // Where events wait for it, and nothing is recorded, it is named, too.
+    let stuck = Flow { recorded_age_ns: Some(9 * S), ..flow };
+    let reasons = verdict(&stuck, &Limits::of_frames(S)).reasons;
+    assert!(reasons.iter().any(|reason| text.ends_with(reason.as_str())), "{reasons:?}");
     // Once it sends no more it is silent, and not out of step as well.
     let silent = SourceFlow { received_age_ns: Some(8 * S), ..strayed };
     let flow = Flow { sources: &[silent], ..flow };
@@ -317,6 +329,7 @@ fn a_node_that_waits_says_which_of_its_sources_are_sending() {
         required,
         received_age_ns: age_s.map(|age_s| age_s * S),
         out_of_step: false,
+        astray: None,
         unread: false,
     };
     let seen = [
@@ -462,15 +475,23 @@ fn the_slow_stage_limits_and_of_full_queues_the_last() {
 
 #[test]
 fn a_required_target_that_is_away_or_refuses_is_never_good() {
-    let node = Untaken { target: "node", why: "n:7100: it is away: Connection refused" };
+    let node = Untaken { target: "node", why: "n:7100: it is away: no route", lasts_seconds: None };
     let flow = Flow { away: &[node], ..good() };
-    let words = "frames for target node wait in memory: n:7100: it is away: Connection refused";
+    let words = "frames for target node wait in memory: n:7100: it is away: no route";
     assert_eq!(judge(&flow), (Level::Held, words.to_owned()));
+    let lasts = Untaken { lasts_seconds: Some(40.7), ..node };
+    let text = "frames for target node wait in memory, which lasts for about 40 s at this rate: \
+                n:7100: it is away: no route";
+    assert_eq!(judge(&Flow { away: &[lasts], ..good() }), (Level::Held, text.to_owned()));
+    // What a spill takes is recorded, and yet not where it is to be.
+    let spilling = ["target raid: its frames go to its spill".to_owned()];
+    let held = Flow { spilling: &spilling, ..good() };
+    assert_eq!(judge(&held), (Level::Held, spilling[0].clone()));
     // Where it is the only one, nothing reaches a disk soon.
     let verdict = verdict(&Flow { recorded_age_ns: Some(8 * S), ..flow }, &Limits::of_frames(S));
     assert_eq!(verdict.level, Level::NotRecording);
     assert_eq!(verdict.reasons, [words]);
-    let refuses = Untaken { target: "node", why: "no token" };
+    let refuses = Untaken { target: "node", why: "no token", lasts_seconds: None };
     assert_eq!(
         judge(&Flow { refused: &[refuses], ..good() }),
         (

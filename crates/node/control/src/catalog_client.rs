@@ -256,6 +256,11 @@ impl CatalogClient {
         }
     }
 
+    /// Adds a remark to a run whose end is under way, or over; false if that cannot be done now.
+    pub(crate) fn keep_remark(&self, run: u64, remark: &Remark) -> bool {
+        self.at_once(|catalog| catalog.add_remark(run, remark)).is_ok()
+    }
+
     /// Enters that a run is recording.
     pub(crate) fn begin(
         &self,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use catchment_model::Utc;
-use catchment_recorder::{Arrivals, Forwarding, State as RecorderState};
+use catchment_recorder::{Arrivals, Forwarding};
 use catchment_run::{
     Action, Answer, Command, CommandResult, Control, Order, Purpose, Request, RequestId, State,
     Status,
@@ -22,17 +22,20 @@ use tokio::sync::oneshot;
 use crate::actions::Actions;
 use crate::api;
 use crate::configuration::{Configuration, Version};
-use crate::devices::{Active, Devices, Done, Job, Origin, RECORDER, WRITE};
+use crate::devices::{Active, Devices, Done, Job, Origin, RECORDER};
 use crate::problem::Problem;
 use crate::properties::{self, EmulatorPatch};
 use crate::security::guard::Who;
 use crate::shared::{self, Ask, NodeShared, Reply};
 use crate::systemd::Manager;
+use crate::watching::targets::held_up;
 use crate::watching::{Meaning, Moment, Watching};
 
 mod admitted;
 mod alarms;
+pub(crate) mod ending;
 mod forwarding;
+mod reports;
 mod view;
 
 /// How long the thread waits for work.
@@ -46,9 +49,6 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(800);
 const END_WITHIN: Duration = Duration::from_secs(30);
 /// The prefix of the id of the request for the first run, which no client made.
 pub(crate) const FIRST: &str = "first-";
-/// How long after the start an earlier interrupted run counts as a problem. The alarm is latched:
-/// it stays until it is acknowledged.
-const INTERRUPTED_FOR_NS: u64 = 60_000_000_000;
 /// Clients that wait for a command's end.
 const WAITING_MAX: usize = 1_000;
 
@@ -106,6 +106,10 @@ pub(crate) struct ConductorState {
     before: Option<Version>,
     /// Whether the first run begins when a front-end was admitted.
     awaits_front_end: bool,
+    /// Warnings whose cause is over, and since when.
+    over: std::collections::BTreeMap<String, String>,
+    /// Why the run cannot end yet.
+    held_up: Option<String>,
     shutdown_asked: bool,
     stopping_said: bool,
     second: u64,
@@ -198,7 +202,8 @@ impl Conductor {
                 self.state.tried = None;
                 let legal = self.control.legal().into_iter().map(Command::name);
                 let legal: Vec<serde_json::Value> = legal.map(Into::into).collect();
-                return Err(Problem::conflict(refusal.to_string())
+                let comment = self.keep_comment(now_ns, asked, current, who);
+                return Err(Problem::conflict(format!("{refusal}{comment}"))
                     .with("state", self.control.state().name())
                     .with("run", current)
                     .with("legal", legal));
@@ -304,12 +309,14 @@ impl Conductor {
             Status::Failed | Status::Refused => "failed",
         };
         let refusal = result.refusal.as_ref().map(ToString::to_string);
+        let is_under_way = result.status == Status::UnderWay;
+        let waits = self.state.held_up.clone().filter(|_| is_under_way);
         api::CommandResult {
             request: result.request.to_string(),
             command: result.command.name().into(),
             status: status.into(),
             state: result.state.name().into(),
-            reason: result.reason.as_ref().map(ToString::to_string).or(refusal),
+            reason: result.reason.as_ref().map(ToString::to_string).or(refusal).or(waits),
             run: result.run,
             who: result.who,
             time: Utc(result.began_ns).to_string(),
@@ -454,43 +461,6 @@ impl Conductor {
         }
     }
 
-    /// Unsolicited reports of devices.
-    fn take_reports(&mut self, now_ns: u64, active: Option<&Active>) {
-        let fault = match active.map(|active| active.observer.snapshot().state) {
-            Some(RecorderState::Fault { reason }) => Some(reason),
-            Some(RecorderState::Recording) => None,
-            // A run that has ended does not become well again.
-            Some(RecorderState::Stopped) | None => {
-                self.state.reported = None;
-                return;
-            }
-        };
-        if fault == self.state.reported {
-            return;
-        }
-        let thread = |reason: &String| reason.starts_with("the thread ");
-        let (path, state) = match &fault {
-            Some(reason) if thread(reason) => (RECORDER, State::Fault),
-            Some(_) => (WRITE, State::Fault),
-            None => (WRITE, State::Recording),
-        };
-        let counted = match (&fault, state) {
-            (Some(reason), State::Fault) => {
-                tracing::error!(reason, "recording is in fault");
-                self.control.report(now_ns, path, State::Fault, reason)
-            }
-            _ => {
-                tracing::info!("recording goes on");
-                let recording = self.control.report(now_ns, path, State::Recording, "");
-                recording || self.control.report(now_ns, path, State::Paused, "")
-            }
-        };
-        if !counted {
-            tracing::debug!("a device's report came when it did not matter");
-        }
-        self.state.reported = fault;
-    }
-
     /// Updates the view twice a second, and before the answer to a change, so that a client that
     /// reads it afterwards sees the change.
     pub(crate) fn look_when_due(&mut self) {
@@ -499,12 +469,6 @@ impl Conductor {
             self.state.next_look = Some(now + LOOK_EVERY);
             self.look(self.clock.now_ns());
         }
-    }
-
-    /// The run before this program, if it was interrupted, for as long as it must cause an alarm.
-    fn interrupted_run(&self, now_ns: u64) -> u64 {
-        let is_new = now_ns.saturating_sub(self.shared.started_ns) < INTERRUPTED_FOR_NS;
-        if is_new { self.shared.interrupted.load(Relaxed) } else { 0 }
     }
 
     fn look(&mut self, now_ns: u64) {
@@ -532,6 +496,11 @@ impl Conductor {
         let hangs = open.is_some_and(|active| active.ending);
         let doing = under_way.map(|command| format!("{command} is under way"));
         let doing = doing.or_else(|| hangs.then(|| "the run's end is under way".to_owned()));
+        let spills = self.spills(snapshot.as_deref());
+        let ends = open.zip(snapshot.as_deref()).filter(|_| hangs);
+        let why = ends.and_then(|(active, one)| held_up(active.number, one, &spills));
+        let (doing, is_held_up) = (why.clone().or(doing), why.is_some());
+        self.note_held_up(now_ns, why);
         let state = self.control.state();
         let of_run = self.recorder_state();
         let empty = (String::new(), String::new());
@@ -555,13 +524,12 @@ impl Conductor {
             _ => Run::None(doing.as_deref()),
         };
         let addresses = active.as_ref().map(|active| &active.addresses[..]);
-        let spills = self.spills(snapshot.as_deref());
         let meaning = self.watching.look(&Moment {
             now_ns,
             run: open.map(|active| (active.number, active.started_ns)),
             snapshot: snapshot.as_deref(),
             flow,
-            fault: reason.as_deref().filter(|_| state.is_broken()),
+            fault: reason.as_deref().filter(|_| state.is_broken() && !is_held_up),
             addresses: arrivals.as_ref().map(Arrivals::addresses).or(addresses).unwrap_or_default(),
             arrivals: arrivals.as_ref().map(Arrivals::now),
             socket_fills: &socket_fills,
@@ -583,6 +551,7 @@ impl Conductor {
         (meaning, devices, schemas): (Meaning, Vec<api::Device>, shared::Schemas),
     ) {
         self.act(&meaning);
+        self.note_over(now_ns, snapshot.as_deref());
         let second = now_ns / 1_000_000_000;
         if second != self.state.second {
             self.state.second = second;

@@ -40,6 +40,7 @@ use catchment_telemetry::utc_now;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
+use crate::conductor::ending::remark_of;
 use crate::configuration::Configuration;
 use crate::front_ends::{self, Commanding, FRONT_ENDS};
 use crate::settings::Start;
@@ -95,12 +96,7 @@ impl Origin {
         let UnderWay { request, since_ns, .. } = command;
         let Request { who, comment, command, .. } = request;
         let comment = comment.unwrap_or_default();
-        // A device's reason may contain anything that a file name can.
-        let plain = |c: char| if c.is_control() && !['\n', '\t'].contains(&c) { ' ' } else { c };
-        let (time, kind) = (Utc(since_ns), command.name().to_owned());
-        let text = comment.chars().map(plain).collect();
-        let remark = Remark { time, kind, who: who.clone(), text };
-        let remark = Some(remark).filter(|remark| !remark.text.trim().is_empty());
+        let remark = remark_of(since_ns, command, &who, &comment);
         Self { who, comment, remark }
     }
 }

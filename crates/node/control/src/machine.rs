@@ -3,7 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 /// Free space on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,14 @@ pub(crate) fn space(folder: &Path) -> Option<Space> {
         total_bytes: bytes(found.f_blocks),
         file_system: found.f_fsid,
     })
+}
+
+/// Where the file system of a folder is mounted.
+pub(crate) fn mount_point(folder: &Path) -> PathBuf {
+    let device = |path: &Path| std::fs::metadata(path).map(|one| one.dev()).ok();
+    let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let of_it = whole.ancestors().take_while(|path| device(path) == device(&whole));
+    of_it.last().unwrap_or(&whole).to_owned()
 }
 
 /// The maximum number of open files of this process.

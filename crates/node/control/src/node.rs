@@ -41,7 +41,7 @@ use crate::security::tls::{self, TlsError, acceptor};
 use crate::security::tokens::{TokenError, TokenFile, Tokens};
 use crate::settings::{Settings, Start, Tls};
 use crate::shared::{Answer, Ask, Counts, NodeShared, View};
-use crate::storing::Storing;
+use crate::storing::{self, Storing};
 use crate::systemd::Manager;
 use crate::watching::Watching;
 use crate::web::stored::Sending;
@@ -190,6 +190,7 @@ impl Node {
         let runs = configuration.recorder.folder.clone();
         let folder = own_folder(&runs);
         let system = |resource: String| move |source| NodeError::System { resource, source };
+        let unmade = configuration.store.as_ref().map(storing::unmade).transpose()?;
         let made = std::fs::create_dir_all(&folder);
         made.map_err(system(format!("the folder {}", folder.display())))?;
         check_protection(&settings, &folder)?;
@@ -202,6 +203,7 @@ impl Node {
         let storing = configuration.store.clone();
         let storing = storing.map(|store| Storing::start(store, &settings, &tokens, &folder));
         let storing = storing.transpose()?.map(Arc::new);
+        storing::log_made(&unmade.unwrap_or_default());
         let (asks_in, asks) = bounded(ASKS_MAX);
         let clock = Clock::start();
         let (start, auto) = (settings.start, Arc::new(configuration));

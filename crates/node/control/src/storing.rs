@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catchment_net::LinkAccess;
-use catchment_store::{Node, NodeObserver, NodeSnapshot, StoreConfig, StoreError};
+use catchment_store::{
+    Node, NodeObserver, NodeSnapshot, StoreConfig, StoreError, absent_folders, absent_words,
+};
 use parking_lot::Mutex;
 
 use crate::lookout::Seen;
@@ -36,6 +38,30 @@ pub(crate) struct StoreSeen {
     pub(crate) snapshot: NodeSnapshot,
     /// By folder: its space, and how long its disk has not answered, if that is too long.
     pub(crate) spaces: Vec<(Option<Space>, Option<Duration>)>,
+}
+
+/// The folders that a storage node will make.
+///
+/// # Errors
+/// The disk of the first one, in which the node's own files are, is not mounted.
+pub(crate) fn unmade(config: &StoreConfig) -> Result<Vec<PathBuf>, NodeError> {
+    let absent = absent_folders(&config.folders);
+    if let Some(first) = config.folders.first().filter(|first| absent.contains(first)) {
+        let resource = format!("the folder {}, which has the node's own files", first.display());
+        let source = std::io::Error::other(absent_words(first));
+        return Err(NodeError::System { resource, source });
+    }
+    let is_unmade = |folder: &&PathBuf| !folder.exists() && !absent.contains(folder);
+    Ok(config.folders.iter().filter(is_unmade).cloned().collect())
+}
+
+/// Logs which folders were made, and on which file system: a disk may not be mounted.
+pub(crate) fn log_made(made: &[PathBuf]) {
+    for folder in made {
+        let (folder, mount) = (folder.display(), machine::mount_point(folder));
+        tracing::warn!(%folder, mount = %mount.display(),
+            "the folder was not there and was made, on the file system of this mount point");
+    }
 }
 
 impl Storing {

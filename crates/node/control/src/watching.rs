@@ -18,6 +18,7 @@ use crate::machine;
 use crate::{api, front_ends};
 
 mod fault;
+pub(crate) mod forecasts;
 mod offsets;
 pub(crate) mod quantities;
 mod readings;
@@ -26,6 +27,7 @@ mod sources;
 mod store;
 pub(crate) mod targets;
 
+use forecasts::{Forecasts, Lasts};
 use share::{bad_data, loss, of_strangers};
 use sources::{Source, described, grouped_readings, lost_first, rank};
 use store::StoreFigures;
@@ -37,6 +39,8 @@ const DISK_NS: u64 = 60 * S;
 const DEAD_TICKS: usize = 20;
 /// The time after which a source is silent.
 const SILENT_NS: u64 = 5 * S;
+/// The rule on sources whose numbers or clocks do not fit.
+const OUT_OF_STEP: &str = "source_out_of_step";
 /// The rule on targets whose spills take their frames.
 const SPILLING: &str = "target_spilling";
 
@@ -64,11 +68,9 @@ pub(crate) struct Watching {
 /// Figures of one run: its counters begin at zero, and earlier data do not count.
 struct RunFigures {
     watch: RunWatch,
-    disk_rates: Rates,
+    forecasts: Forecasts,
     /// What each target writes.
     targets: Rates,
-    /// The run's last write rate in bytes per second.
-    disk_rate: Option<f64>,
     threads: Rates,
     thread_names: Vec<String>,
     dead: VecDeque<bool>,
@@ -81,9 +83,8 @@ impl RunFigures {
     fn new() -> Self {
         Self {
             watch: RunWatch::default(),
-            disk_rates: Rates::new(DISK_NS),
+            forecasts: Forecasts::default(),
             targets: Rates::new(RATES_NS),
-            disk_rate: None,
             threads: Rates::new(RATES_NS),
             thread_names: Vec::new(),
             dead: VecDeque::new(),
@@ -125,7 +126,7 @@ pub(crate) struct Meaning {
     pub(crate) loss: api::Loss,
     pub(crate) bad: api::Loss,
     pub(crate) dead_time: f64,
-    pub(crate) hours_left: Option<f64>,
+    pub(crate) lasts: Lasts,
     pub(crate) flow: Vec<api::Flow>,
     pub(crate) targets: Vec<api::Target>,
     pub(crate) sources: Vec<api::SourceState>,
@@ -198,7 +199,7 @@ impl Watching {
 
     /// Adds what is said of the thing that an alarm is about.
     fn complete(&self, alarm: &mut catchment_watch::Alarm) {
-        let Some(thing) = alarm.source.clone() else { return };
+        let thing = alarm.source.clone().unwrap_or_default();
         if let Some(sentence) = self.sentences.get(&(alarm.name.as_str(), thing)) {
             alarm.text = format!("{}: {sentence}", alarm.text);
         }
@@ -234,7 +235,7 @@ impl Watching {
             false => Default::default(),
         };
         let rates = self.node_rates(counts_arrivals);
-        let hours_left = self.hours_left(moment);
+        let lasts = self.of_run.forecast(moment, self.limits.recorded_ns);
         let sources = self.source_states(moment, &losses, &bad);
         let silent = self.silent(moment);
         let counts = api::SourceCounts {
@@ -248,23 +249,28 @@ impl Watching {
         let dead_time =
             self.of_run.dead.iter().filter(|dead| **dead).count() as f64 / DEAD_TICKS as f64;
         let [loss_share, bad_share] = self.of_run.watch.shares(moment.now_ns);
-        let lately = Lately { dead_time, hours_left, loss_share, bad_share, silent };
+        let lately = Lately { dead_time, lasts: &lasts, loss_share, bad_share, silent };
         readings::read(&mut self.readings, moment, &rates, &lately, &sources, &losses);
         self.sentences = front_ends::read(&mut self.readings, moment.front_ends, moment.unheard);
-        let spilling = targets::spilling(moment, &targets);
+        let astray = |source: &api::SourceState| {
+            Some(((OUT_OF_STEP, source.name.clone()), source.astray.clone()?))
+        };
+        self.sentences.extend(sources.iter().filter_map(astray));
+        let spilling = targets::spilling(moment, &targets, &lasts);
         let sentence = |(name, why): &(String, String)| ((SPILLING, name.clone()), why.clone());
         self.sentences.extend(spilling.iter().map(sentence));
+        self.sentences.extend(lasts.sentence());
         let mut changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
         changes.iter_mut().for_each(|change| self.complete(&mut change.alarm));
         let mut sources = sources;
         sources.sort_by_key(|source| (rank(source), lost_first(source), source.index));
         Meaning {
-            verdict: self.verdict(moment, &spilling),
+            verdict: self.verdict(moment, &spilling, &lasts),
             loss: moment.snapshot.map(loss).unwrap_or_default(),
             bad: moment.snapshot.map(bad_data).unwrap_or_default(),
             rates,
             dead_time,
-            hours_left,
+            lasts,
             flow,
             targets,
             sources,
@@ -298,7 +304,6 @@ impl Watching {
                 of_strangers: &strangers,
             },
         );
-        self.of_run.disk_rates.push(now_ns, &[counts.bytes_written]);
         self.of_run.targets.push(now_ns, &targets::counters(snapshot));
         self.of_run.thread_names =
             snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
@@ -361,30 +366,6 @@ impl Watching {
         self.of_run.dead.push_back(paused || (recording && is_dead));
     }
 
-    /// How long the disk lasts: not at all if it has no room for the data to be written, otherwise
-    /// at the run's last write rate. While nothing is written, because of a fault or a pause, the
-    /// disk does not get emptier, and an alarm about it must not clear.
-    fn hours_left(&mut self, moment: &Moment<'_>) -> Option<f64> {
-        let free_bytes = moment.disk.as_ref()?.free_bytes;
-        let snapshot = moment.snapshot.filter(|_| moment.run.is_some())?;
-        let free_bytes = targets::free_bytes(snapshot).unwrap_or(free_bytes);
-        let fault = match &snapshot.state {
-            RecorderState::Fault { reason } if fault::is_full(reason) => return Some(0.0),
-            _ if targets::is_full(snapshot) => return Some(0.0),
-            state => matches!(state, RecorderState::Fault { .. }),
-        };
-        let written = NodeCounter::BytesWritten as usize;
-        let written_ns = self.of_run.watch.rates().since_grown_ns(written, moment.now_ns);
-        if !fault && written_ns.is_some_and(|age_ns| age_ns <= self.limits.recorded_ns) {
-            let rate = self.of_run.disk_rates.per_second(0).filter(|rate| *rate > 0.0);
-            self.of_run.disk_rate = rate.or(self.of_run.disk_rate);
-        } else {
-            // Time in which nothing was written does not lower the rate of later writes.
-            self.of_run.disk_rates = Rates::new(DISK_NS);
-        }
-        Some(free_bytes as f64 / self.of_run.disk_rate? / 3_600.0)
-    }
-
     fn node_rates(&self, running: bool) -> api::Rates {
         let rates = self.of_run.watch.rates();
         let rate = |counter: NodeCounter| {
@@ -412,21 +393,29 @@ impl Watching {
         self.sources.iter().enumerate().filter(is_silent).count() as u64
     }
 
-    fn verdict<'a>(&'a self, moment: &Moment<'a>, spilling: &[(String, String)]) -> Verdict {
+    fn verdict<'a>(
+        &'a self,
+        moment: &Moment<'a>,
+        spilling: &[(String, String)],
+        lasts: &Lasts,
+    ) -> Verdict {
+        let words: Vec<Option<String>> =
+            (0..self.sources.len()).map(|index| astray(moment, index)).collect();
         let flow_of = |(index, source): (usize, &'a Source)| SourceFlow {
             name: &source.name,
             required: source.required,
             received_age_ns: self.heard_age_ns(moment, index),
-            out_of_step: alignment(moment, index).out_of_step,
+            out_of_step: is_out_of_step(moment, index),
+            astray: words[index].as_deref(),
             unread: alignment(moment, index).unread,
         };
         let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
         let spilling = spilling.iter().map(|(name, why)| {
             format!("target {name} takes nothing, its frames go to its spill: {why}")
         });
-        let notices =
-            [targets::failed(moment), spilling.collect(), self.strangers(moment)].concat();
-        let (away, refused) = (targets::away(moment), targets::refused(moment));
+        let spilling: Vec<String> = spilling.collect();
+        let notices = [targets::failed(moment), self.strangers(moment)].concat();
+        let (away, refused) = (targets::away(moment, lasts), targets::refused(moment));
         let in_fault = |one: &Snapshot| matches!(one.state, RecorderState::Fault { .. });
         let seen = RunSeen {
             run: moment.flow,
@@ -434,6 +423,7 @@ impl Watching {
             cannot_write: moment.snapshot.is_some_and(in_fault),
             sources: &sources,
             away: &away,
+            spilling: &spilling,
             refused: &refused,
             notices: &notices,
         };
@@ -476,7 +466,7 @@ impl Watching {
                 _ if !running => "off",
                 None => "never",
                 Some(age_ns) if age_ns > SILENT_NS => "silent",
-                Some(_) if alignment(moment, index).out_of_step => "out_of_step",
+                Some(_) if is_out_of_step(moment, index) => "out_of_step",
                 Some(_) if of_it(losses) => "loss",
                 Some(_) if of_it(bad) => "bad_data",
                 Some(_) => "good",
@@ -502,6 +492,7 @@ impl Watching {
                 bad: nonzero(is_bad),
                 fill: moment.socket_fills.get(index).copied().flatten(),
                 parked_fragments: alignment(moment, index).parked_fragments,
+                astray: astray(moment, index),
                 link: link_of(moment, index),
                 offsets: offsets.get(index).cloned().flatten(),
                 last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
@@ -565,9 +556,9 @@ impl Watching {
 }
 
 /// Conditions over the last seconds.
-struct Lately {
+struct Lately<'a> {
     dead_time: f64,
-    hours_left: Option<f64>,
+    lasts: &'a Lasts,
     loss_share: f64,
     bad_share: f64,
     /// Required sources that are silent.
@@ -594,6 +585,17 @@ fn rules_of(configuration: &Configuration, frame_ns: u64, heavy_loss_share: f64)
 fn alignment(moment: &Moment<'_>, index: usize) -> Alignment {
     let snapshot = moment.snapshot.filter(|_| moment.run.is_some());
     snapshot.and_then(|one| one.alignment.get(index)).copied().unwrap_or_default()
+}
+
+/// Whether the numbers or the clock of a source do not fit to the others'.
+fn is_out_of_step(moment: &Moment<'_>, index: usize) -> bool {
+    let alignment = alignment(moment, index);
+    alignment.out_of_step || alignment.astray.is_some()
+}
+
+/// How they differ, in plain words.
+fn astray(moment: &Moment<'_>, index: usize) -> Option<String> {
+    Some(alignment(moment, index).astray?.to_string())
 }
 
 fn link_of(moment: &Moment<'_>, index: usize) -> api::LinkState {

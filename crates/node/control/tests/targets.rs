@@ -263,7 +263,7 @@ fn a_folder_that_fails_is_no_fault_while_its_spill_takes_all_and_both_are_named(
     let words = format!("its frames go to its spill: {why}; {} has room for ", spill.display());
     client.until(|state| {
         let verdict = state["verdict"].to_string();
-        state["verdict"]["level"] == "good" && verdict.contains(&words)
+        state["verdict"]["level"] == "held" && verdict.contains(&words)
     });
     let alarms = client.until_of("/api/v1/alarms", |alarms| {
         let mut alarms = alarms["alarms"].as_array().into_iter().flatten();

@@ -8,7 +8,7 @@
 //! Event sources and channel links each have a builder and a pool of their own (a [`Pipeline`]),
 //! and the same cycle.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -124,6 +124,8 @@ pub(crate) struct Pipeline {
     pub(crate) pausable: Pausable,
     pub(crate) unread: Unread,
     pub(crate) tape: Tape,
+    /// Sources of which is said that events do not wait for them.
+    pub(crate) given_up: BTreeSet<u32>,
     /// Until all sources that it names have come again.
     pub(crate) restarted: Option<Restarted>,
     pub(crate) pool: Arc<ChunkPool>,
@@ -211,6 +213,7 @@ impl Build {
                 let alignment = Alignment {
                     unread: pipeline.unread.has(source),
                     out_of_step: of_source.iter().any(|(_, status)| status.out_of_step),
+                    astray: of_source.iter().find_map(|(_, status)| status.astray),
                     is_flooding: of_source.iter().any(|(_, status)| status.is_flooding),
                     parked_fragments: of_source.iter().map(|(_, status)| status.parked).sum(),
                     other_sender: of_source.iter().any(|(_, status)| status.other_sender),
@@ -221,6 +224,9 @@ impl Build {
                 let is_held = pipeline.pausable.held.is_held(source.0);
                 if !is_held && of_source.iter().any(|(_, status)| status.given_up) {
                     self.live.warn_once(given_up(&self.live, source));
+                    pipeline.given_up.insert(source.0);
+                } else if pipeline.given_up.remove(&source.0) {
+                    self.live.end_warnings(&given_up(&self.live, source));
                 }
             }
             self.live.show_offsets(pipeline.builder.offsets(), is_last);

@@ -54,6 +54,7 @@ mod live_folder;
 mod live_link;
 mod live_progress;
 mod live_target;
+mod live_warnings;
 mod locations;
 mod lowered;
 mod match_rule;
@@ -120,6 +121,7 @@ pub use live::{
 pub use live_folder::FolderSnapshot;
 pub use live_link::{ABANDON_REASONS, LinkCounts};
 pub use live_progress::{Delay, LinkProgress};
+pub use live_warnings::OVER;
 pub use match_rule::{MatchRule, SourceClock, TimeOffset, TimeRule};
 pub use node_left::NodeQuestion;
 pub use preflight::{Arrivals, Arrived, Preflight};

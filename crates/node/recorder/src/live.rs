@@ -9,7 +9,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed},
 };
 
-use catchment_builder::Offsets;
+use catchment_builder::{Astray, Offsets};
 use catchment_frame::RunLocation;
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, RunId, SourceId, SourceLedger};
@@ -115,11 +115,11 @@ impl Observer {
     }
 }
 
-struct Reported {
+pub(crate) struct Reported {
     state: State,
     /// Whether a thread has failed: nothing that happens later mends that.
     has_failed: bool,
-    warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     faults: u64,
     last_fault: Option<String>,
     malformed: Option<MalformedPacket>,
@@ -241,6 +241,8 @@ impl TargetSnapshot {
 pub struct Alignment {
     /// Whether they do not fit, so that its fragments are discarded.
     pub out_of_step: bool,
+    /// How they differ from the others', where that is known.
+    pub astray: Option<Astray>,
     /// Whether most of its fragments are in no event, so that they open none.
     pub is_flooding: bool,
     /// Whether the thread that receives from it is held up: its silence is not its own.
@@ -258,6 +260,7 @@ pub struct Alignment {
 #[derive(Debug, Default)]
 struct LiveAlignment {
     out_of_step: AtomicBool,
+    astray: Mutex<Option<Astray>>,
     is_flooding: AtomicBool,
     unread: AtomicBool,
     parked_fragments: AtomicU64,
@@ -363,6 +366,9 @@ impl Live {
     pub(crate) fn set_alignment(&self, source: SourceId, alignment: Alignment) {
         let live = &self.alignment[source.index()];
         live.out_of_step.store(alignment.out_of_step, Relaxed);
+        let mut astray = live.astray.lock();
+        let before = (*astray).filter(|_| alignment.out_of_step);
+        *astray = alignment.astray.map(|now| now.since(*astray)).or(before);
         live.is_flooding.store(alignment.is_flooding, Relaxed);
         live.unread.store(alignment.unread, Relaxed);
         live.parked_fragments.store(alignment.parked_fragments, Relaxed);
@@ -533,14 +539,6 @@ impl Live {
         counts
     }
 
-    /// Adds a warning, unless it is already listed or there are very many.
-    pub(crate) fn warn_once(&self, warning: String) {
-        let warnings = &mut self.reported().warnings;
-        if warnings.len() < WARNINGS_MAX && !warnings.contains(&warning) {
-            warnings.push(warning);
-        }
-    }
-
     pub(crate) fn show_malformed(&self, packet: MalformedPacket) {
         self.reported().malformed = Some(packet);
     }
@@ -579,6 +577,7 @@ impl Live {
         let disk = self.needed().flat_map(LiveTarget::disks).next();
         let read = |live: &LiveAlignment| Alignment {
             out_of_step: live.out_of_step.load(Relaxed),
+            astray: *live.astray.lock(),
             is_flooding: live.is_flooding.load(Relaxed),
             unread: live.unread.load(Relaxed),
             parked_fragments: live.parked_fragments.load(Relaxed),
@@ -641,7 +640,7 @@ impl Live {
         ))
     }
 
-    fn reported(&self) -> parking_lot::MutexGuard<'_, Reported> {
+    pub(crate) fn reported(&self) -> parking_lot::MutexGuard<'_, Reported> {
         self.state.lock()
     }
 }
@@ -690,4 +689,4 @@ pub struct RunSummary {
     pub last: Snapshot,
 }
 
-const WARNINGS_MAX: usize = 100;
+pub(crate) const WARNINGS_MAX: usize = 100;

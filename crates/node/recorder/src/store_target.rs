@@ -51,7 +51,7 @@ use crate::target_queue::{Answer, Item, TargetInput};
 
 mod spilling;
 
-pub(crate) use spilling::{RETRY_NS, STUCK_NS, SpillParts};
+pub(crate) use spilling::{IN_MEMORY, RETRY_NS, STUCK_NS, SpillParts};
 
 /// The longest time to the next cycle while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
@@ -251,6 +251,7 @@ impl StoreTarget {
                 self.ledger.warn_once(trouble);
             }
             if let Some(next) = link.attached() {
+                self.ledger.end_warnings(&format!("storage node {}: ", link.address));
                 self.go_on_at(index, next);
             }
             self.release(index);

@@ -15,6 +15,7 @@ use crate::in_files::InFiles;
 use crate::live::{Live, State};
 use crate::live_target::LiveTarget;
 use crate::settlement::{BegunFrame, Settlement};
+use crate::store_target::IN_MEMORY;
 
 /// The facts of a frame that are kept until its fate is known.
 #[derive(Debug)]
@@ -161,8 +162,12 @@ impl TargetLedger {
         let why = self.fault.clone().or_else(|| hangs.then(|| HANGS.to_owned()));
         let away = why.filter(|_| has_spill);
         let before = std::mem::replace(&mut *self.of_target().away.lock(), away.clone());
+        let is_back = away.is_none();
         if let Some(why) = away.filter(|_| before.is_none()) {
-            self.warn_once(format!("{why}; frames go to the spill until the folder is back"));
+            self.warn_once(format!("{why}{UNTIL_BACK}"));
+        } else if let Some(why) = before.filter(|_| is_back) {
+            self.end_warnings(&format!("{why}{UNTIL_BACK}"));
+            self.end_warnings(IN_MEMORY);
         }
         let spills = has_spill && !self.is_spill_refusing();
         let fault = self.fault.clone().filter(|_| !spills);
@@ -184,6 +189,11 @@ impl TargetLedger {
             1 => self.live.warn_once(warning),
             _ => self.live.warn_once(format!("target {}: {warning}", self.of_target().name)),
         }
+    }
+
+    /// The cause of the target's warnings with these words is over.
+    pub(crate) fn end_warnings(&self, words: &str) {
+        self.live.end_warnings(words);
     }
 
     /// The target's ledger: what is common, and its own. Where frames are held, what those count
@@ -525,6 +535,9 @@ impl TargetLedger {
 
 /// What is known of a folder that hangs: which call hangs is said by `waits_seconds`.
 const HANGS: &str = "nothing becomes durable in its folder";
+
+/// The end of the warning that a folder takes nothing.
+const UNTIL_BACK: &str = "; frames go to the spill until the folder is back";
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! The parts of a recorder's agents: ingress, memory, queues and builders, for event sources and
 //! for channel links.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -497,6 +497,7 @@ impl Parts<'_> {
             has_emptied_rings: false,
             event_bytes_max: self.config.event_bytes_max(),
             refused: false,
+            given_up: BTreeSet::new(),
             restarts: 0,
             jumps: 0,
             cycle_fragments: self.config.sizes.cycle_fragments,

@@ -27,6 +27,7 @@ mod assembly;
 mod config;
 mod described;
 mod disk_watch;
+mod folder_marks;
 mod frames;
 mod host;
 mod items;
@@ -42,5 +43,6 @@ mod writers;
 
 pub use assembly::{Assembly, AssemblyParts, SteppedWriter};
 pub use config::StoreConfig;
+pub use folder_marks::{absent_folders, absent_words};
 pub use node::{Node, StoreError};
 pub use state::{NodeObserver, NodeSnapshot, PhaseSnapshot, StoreFolder, StreamSnapshot};

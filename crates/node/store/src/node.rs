@@ -1,6 +1,6 @@
 //! The node at its edge: folders, disks, threads, and the files of an earlier node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::StoreConfig;
 use crate::described::Question;
+use crate::folder_marks;
 use crate::host::{Events, HasEnded, Host, HostDisks, OnThread, plan};
 use crate::items::Item;
 use crate::memory::{Reserved, buffered};
@@ -81,10 +82,9 @@ impl Node {
     /// # Errors
     /// The folder or the port cannot be used, or the system has no thread left.
     pub fn start(config: StoreConfig) -> Result<Self, StoreError> {
-        for folder in &config.folders {
-            std::fs::create_dir_all(folder)
-                .map_err(|source| StoreError::Folder { folder: folder.clone(), source })?;
-        }
+        let absent = folder_marks::absent_folders(&config.folders);
+        folder_marks::make(&config.folders, &absent)
+            .map_err(|(folder, source)| StoreError::Folder { folder, source })?;
         if !config.access.is_whole() {
             return Err(StoreError::Access);
         }
@@ -111,7 +111,7 @@ impl Node {
         let system = |what| move |source| StoreError::System { what, source };
         let clock = Clock::start();
         let host = OnThread::new(clock).map_err(system("an event"))?;
-        let manager = Manager::new(config, host, Arc::clone(&state));
+        let manager = Manager::new(config, host, Arc::clone(&state)).without(absent);
         let manage = move || manager.run(&ordered, &answers);
         let manager = std::thread::Builder::new().name("streams".to_owned()).spawn(manage);
         let manager = Some(manager.map_err(system("a thread"))?);
@@ -182,6 +182,10 @@ pub(crate) struct Manager<H: Host> {
     writers: BTreeMap<String, Running>,
     /// By stream.
     left_out: BTreeMap<String, FoldersLeftOut>,
+    /// Folders that were used before and whose disks are not mounted.
+    absent: Vec<PathBuf>,
+    /// Streams that were begun meanwhile: nothing of them is there.
+    begun_without: BTreeSet<String>,
 }
 
 /// Folders in which a stream cannot go on, since what it has there cannot be ended.
@@ -205,7 +209,47 @@ struct Running {
 impl<H: Host> Manager<H> {
     pub(crate) fn new(config: StoreConfig, host: H, state: Arc<NodeState>) -> Self {
         let (writers, left_out) = (BTreeMap::new(), BTreeMap::new());
-        Self { config, host, state, writers, left_out }
+        let (absent, begun_without) = (Vec::new(), BTreeSet::new());
+        Self { config, host, state, writers, left_out, absent, begun_without }
+    }
+
+    /// Does not use these folders until their disks are mounted.
+    fn without(self, absent: Vec<PathBuf>) -> Self {
+        for folder in self.state.folders.iter().filter(|one| absent.contains(&one.path)) {
+            folder.note_absent(folder_marks::absent_words(&folder.path));
+        }
+        Self { absent, ..self }
+    }
+
+    /// Uses folders again whose disks were mounted, for streams that are opened from now on.
+    fn look_for_absent(&mut self) {
+        let before = self.absent.len();
+        self.absent.retain(|folder| !folder_marks::has_mark(folder));
+        if self.absent.len() == before {
+            return;
+        }
+        let is_back = |one: &&Arc<FolderState>| !self.absent.contains(&one.path);
+        let back = self.state.folders.iter().filter(is_back);
+        back.for_each(|folder| folder.is_back());
+        folder_marks::mark(&self.config.folders, &self.absent);
+        if self.absent.is_empty() {
+            self.begun_without.clear();
+        }
+    }
+
+    /// Whether all of a stream is in folders that are there.
+    fn check_whole(&mut self, name: &str) -> Result<(), String> {
+        let is_begun = self.writers.contains_key(name) || self.begun_without.contains(name);
+        let Some(absent) = self.absent.first().filter(|_| !is_begun) else { return Ok(()) };
+        // It has a folder in each that was there when it was begun.
+        if self.folders_of(name).iter().any(|folder| folder.exists()) {
+            let absent = absent.display();
+            return Err(format!("a part of it may be in {absent}, whose disk is not mounted"));
+        }
+        if self.absent.len() == self.config.folders.len() {
+            return Err("the disks of all folders are not mounted".to_owned());
+        }
+        Ok(())
     }
 
     /// Carries out orders until the agent that gives them has ended, and then waits for all
@@ -225,6 +269,8 @@ impl<H: Host> Manager<H> {
             if looked.elapsed() >= LOOK_EVERY {
                 looked = Instant::now();
                 self.forget_ended();
+                self.look_for_absent();
+                self.state.forget_unopened(self.host.now_ns());
             }
         }
         self.host.end()
@@ -245,7 +291,13 @@ impl<H: Host> Manager<H> {
 
     pub(crate) fn carry_out(&mut self, order: Order) -> Answer {
         match order {
-            Order::Open(key, asks) => Answer::Opened(key.name.clone(), self.open(key, asks)),
+            Order::Open(key, asks) => {
+                let name = key.name.clone();
+                let opened = self.open(key, asks);
+                let error = opened.as_ref().err().map(|error| error.text().to_owned());
+                self.state.note_open(&name, error, self.host.now_ns());
+                Answer::Opened(name, opened)
+            }
             Order::Keep(name, generation) => {
                 let folders = self.folders_of(&name);
                 let kept = keep_generation(&folders, generation).map_err(|error| error.to_string());
@@ -264,10 +316,11 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// The folders of a stream, but for those that were left as they are.
+    /// The folders of a stream, but for those that were left as they are, or are not there.
     fn folders_of(&self, name: &str) -> Vec<PathBuf> {
         let left_out = self.left_out.get(name).map_or(&[][..], |one| &one.folders[..]);
-        let folders = self.config.folders.iter().map(|folder| folder.join(name));
+        let there = self.config.folders.iter().filter(|folder| !self.absent.contains(folder));
+        let folders = there.map(|folder| folder.join(name));
         folders.filter(|one| !left_out.contains(one)).collect()
     }
 
@@ -389,6 +442,7 @@ impl<H: Host> Manager<H> {
             }
             return Ok(());
         }
+        self.check_whole(name)?;
         let folders = self.folders_of(name);
         if !folders.iter().any(|folder| stored::has_unclosed(folder, name)) {
             return Ok(());
@@ -405,7 +459,11 @@ impl<H: Host> Manager<H> {
 
     fn open(&mut self, key: StreamKey, asks: Option<Question>) -> Result<OpenedStream, NotOpened> {
         let later = NotOpened::Later;
+        self.check_whole(&key.name).map_err(later)?;
         let (mut stored, fault) = self.close_files(&key, asks.as_ref())?;
+        if !self.absent.is_empty() {
+            self.begun_without.insert(key.name.clone());
+        }
         let description = stored.described.take();
         let folders = self.folders_of(&key.name);
         make_folders(&folders)?;
@@ -448,7 +506,7 @@ impl<H: Host> Manager<H> {
         // else must be known of them.
         let Some(before) = before.filter(|_| folder.is_some() || is_beside) else { return Ok(()) };
         let is_known = folder.is_some_and(|folder| left_out.contains(folder));
-        let are_several = is_known || self.config.folders.len() > left_out.len() + 1;
+        let are_several = is_known || self.folders_of(&key.name).len() > 1;
         // A folder that is gone would be made again, with nothing in it.
         let is_gone = folder.is_some_and(|folder| !folder.is_dir());
         let mut is_left_out = is_known || are_several && is_gone;

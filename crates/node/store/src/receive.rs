@@ -54,6 +54,12 @@ impl NotOpened {
             Self::Never(text) | Self::Later(text) | Self::Unknown(text) => text,
         }
     }
+
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Never(text) | Self::Later(text) | Self::Unknown(text) => text,
+        }
+    }
 }
 
 /// A stream that has a writer.

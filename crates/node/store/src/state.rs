@@ -97,9 +97,22 @@ struct FolderFault {
     reason: String,
     /// Whether no file could be made: files that are open there may go on.
     is_of_making: bool,
+    /// Whether it was used before and is not there: its disk is not mounted.
+    is_absent: bool,
 }
 
 impl FolderState {
+    /// It was used before, and is not there.
+    pub(crate) fn note_absent(&self, reason: String) {
+        self.failures.fetch_add(1, Relaxed);
+        *self.fault.lock() = Some(FolderFault { reason, is_of_making: true, is_absent: true });
+    }
+
+    /// It is there again.
+    pub(crate) fn is_back(&self) {
+        self.fault.lock().take_if(|fault| fault.is_absent);
+    }
+
     /// A write, a sync or a close failed there, or came to no end.
     pub(crate) fn failed(&self, reason: &str) {
         self.set_fault(reason, false);
@@ -115,7 +128,8 @@ impl FolderState {
         self.failures.fetch_add(u64::from(fault.is_none()), Relaxed);
         // A fault of another kind ends no fault of making files.
         let is_of_making = is_of_making || fault.as_ref().is_some_and(|one| one.is_of_making);
-        *fault = Some(FolderFault { reason: reason.to_owned(), is_of_making });
+        let reason = reason.to_owned();
+        *fault = Some(FolderFault { reason, is_of_making, is_absent: false });
     }
 
     /// A file was made there.
@@ -238,6 +252,8 @@ macro_rules! counters {
             /// Why a stream whose sender is gone could not be closed, of the last such one; it is
             /// tried again.
             pub close_error: Option<String>,
+            /// Which stream a sender could not open in the last minute, and why.
+            pub open_error: Option<String>,
             /// Its folders.
             pub folders: Vec<StoreFolder>,
             /// Its streams.
@@ -349,6 +365,8 @@ pub struct StoreFolder {
     pub failures: u64,
     /// Why nothing can be written there, until something is.
     pub fault: Option<String>,
+    /// Whether it was used before and is not there: its disk is not mounted.
+    pub is_absent: bool,
 }
 
 /// What all agents of a node share.
@@ -365,6 +383,8 @@ pub(crate) struct NodeState {
     last_error: Mutex<Option<String>>,
     /// The stream that could not be closed last, and why.
     close_error: Mutex<Option<(String, String)>>,
+    /// The stream that could not be opened last, why, and when that was.
+    open_error: Mutex<Option<(String, String, u64)>>,
 }
 
 /// Sees what a storage node does, from any thread.
@@ -395,6 +415,7 @@ impl NodeState {
             refusals: Mutex::default(),
             last_error: Mutex::default(),
             close_error: Mutex::default(),
+            open_error: Mutex::default(),
         }
     }
 
@@ -414,6 +435,21 @@ impl NodeState {
             Some(error) => *noted = Some((name.to_owned(), error.clone())),
             None => _ = noted.take_if(|noted| noted.0 == name),
         }
+    }
+
+    /// A stream could not be opened for its sender, or is open.
+    pub(crate) fn note_open(&self, name: &str, error: Option<String>, now_ns: u64) {
+        let mut noted = self.open_error.lock();
+        match error {
+            Some(error) => *noted = Some((name.to_owned(), error, now_ns)),
+            None => _ = noted.take_if(|noted| noted.0 == name),
+        }
+    }
+
+    /// Forgets why a stream could not be opened whose sender has not come again.
+    pub(crate) fn forget_unopened(&self, now_ns: u64) {
+        let is_old = |at_ns: u64| now_ns.saturating_sub(at_ns) > UNOPENED_NS;
+        self.open_error.lock().take_if(|noted| is_old(noted.2));
     }
 
     pub(crate) fn count(&self, counter: fn(&Counters) -> &AtomicU64, count: u64) {
@@ -460,11 +496,15 @@ impl NodeState {
                 .or_else(|| stream.trouble.lock().clone())
                 .or_else(|| stream.hang.lock().clone()),
         };
-        let of_folder = |folder: &Arc<FolderState>| StoreFolder {
-            path: folder.path.clone(),
-            bytes: folder.bytes.load(Relaxed),
-            failures: folder.failures.load(Relaxed),
-            fault: folder.fault.lock().as_ref().map(|fault| fault.reason.clone()),
+        let of_folder = |folder: &Arc<FolderState>| {
+            let fault = folder.fault.lock();
+            StoreFolder {
+                path: folder.path.clone(),
+                bytes: folder.bytes.load(Relaxed),
+                failures: folder.failures.load(Relaxed),
+                fault: fault.as_ref().map(|fault| fault.reason.clone()),
+                is_absent: fault.as_ref().is_some_and(|fault| fault.is_absent),
+            }
         };
         NodeSnapshot {
             waiting_bytes: self.memory.content(),
@@ -472,6 +512,8 @@ impl NodeState {
             last_error: self.last_error.lock().clone(),
             close_error: (self.close_error.lock().as_ref())
                 .map(|(name, error)| format!("{name}: {error}")),
+            open_error: (self.open_error.lock().as_ref())
+                .map(|(name, error, _)| format!("{name} cannot be opened: {error}")),
             folders: self.folders.iter().map(of_folder).collect(),
             streams: streams.iter().map(of_stream).collect(),
             ..self.counters.snapshot()
@@ -479,5 +521,7 @@ impl NodeState {
     }
 }
 
+/// How long it is said that a stream could not be opened: its sender comes again within seconds.
+const UNOPENED_NS: u64 = 60_000_000_000;
 /// The most streams that are shown: the newest.
 const SHOWN_MAX: usize = 256;

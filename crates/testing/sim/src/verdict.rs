@@ -116,6 +116,7 @@ impl Watcher {
             required: *required,
             received_age_ns: self.watch.heard_age_ns(index, now_ns),
             out_of_step: is_out_of_step(snapshot, index),
+            astray: None,
             unread: snapshot.alignment.get(index).is_some_and(|one| one.unread),
         });
         let sources: Vec<_> = sources.collect();
@@ -134,6 +135,7 @@ impl Watcher {
             cannot_write: fault.is_some(),
             sources: &sources,
             away: &[],
+            spilling: &[],
             refused: &[],
             notices: &[],
         };

@@ -158,7 +158,9 @@ fn send_these(front_end: &Frontend, keys: Range<u64>, act: impl FnOnce(&AtomicU6
 fn only(folder: &Path) -> PathBuf {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.unwrap().path());
     // The node's own is beside them.
-    let all: Vec<PathBuf> = entries.filter(|path| !path.ends_with(".catchment")).collect();
+    let own = [".catchment", ".catchment-store"];
+    let all: Vec<PathBuf> =
+        entries.filter(|path| !own.iter().any(|name| path.ends_with(name))).collect();
     let [one] = &all[..] else { panic!("expected one folder, got {all:?}") };
     one.clone()
 }
@@ -545,6 +547,36 @@ fn ctl_says_in_text_what_a_controlled_storage_node_does() {
         assert!(text.contains(&part), "{part:?} in {text}");
     }
     store.end();
+}
+
+#[test]
+fn a_storage_node_names_a_folder_whose_disk_is_not_mounted_and_does_not_make_it_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, api) = (free(), free());
+    let control = format!("[control]\nlisten = \"{api}\"\n");
+    configure_store_in(folder.path(), &[Path::new("a"), Path::new("b")], node, &control);
+    Store::start(folder.path(), node).end();
+    let [first, second, away] = ["a", "b", "away"].map(|name| folder.path().join(name));
+    std::fs::rename(&second, &away).unwrap();
+    let store = Store::start(folder.path(), node);
+    let api = format!("http://{api}");
+    let state = || stdout(folder.path(), &["ctl", "state", "--url", &api], 0);
+    let text = state();
+    assert!(text.contains("  b is not used: it was used before, and is empty"), "{text}");
+    wait_while(|| {
+        let alarms = stdout(folder.path(), &["ctl", "alarms", "--json", "--url", &api], 0);
+        !alarms.contains("Folder b cannot be written: it was used before")
+    });
+    assert!(!second.exists(), "it was made again");
+    // Its disk is mounted.
+    std::fs::rename(&away, &second).unwrap();
+    wait_while(|| state().contains("is not used"));
+    store.end();
+    // The node's own files are in the first one.
+    std::fs::rename(&first, &away).unwrap();
+    let text = stderr(folder.path(), &["store", "store.toml"], 1);
+    assert!(text.contains("the folder a, which has the node's own files: it was used"), "{text}");
+    assert!(!first.exists());
 }
 
 #[test]

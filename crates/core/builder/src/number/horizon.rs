@@ -246,6 +246,11 @@ impl Horizon {
         self.voters[voter].latest
     }
 
+    /// The numbers of a voter that agree with each other, and not with its position.
+    pub fn claims(&self, voter: usize) -> &[Claim] {
+        &self.voters[voter].claims
+    }
+
     /// The position of a voter, if it has one.
     pub fn position(&self, voter: usize) -> Option<u64> {
         self.voters[voter].placed.then(|| self.voters[voter].position)

@@ -82,6 +82,8 @@ impl NumberMatcher {
     pub(super) fn push_promised(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
         let placed = self.place(index, first.number);
+        let before = (matched.sources[index].reached, matched.closed_key);
+        self.horizon.promises.compare(index, first.number, before);
         self.events.edges.deliver(index, first.number);
         let next = last.number.saturating_add(1);
         if self.horizon.promises.goes_on(index, next) {

@@ -80,6 +80,10 @@ struct Promise {
     is_known: bool,
     /// The newest numbering in which it numbered something before its session or its last mark.
     numbered_before: Option<u32>,
+    /// Whether the first number of its session is yet to come; and where its numbers began again in
+    /// it, after which one, until it has caught up.
+    is_new: bool,
+    again: Option<(u64, u64)>,
     /// When it last said something, in time that counts and in active time.
     spoke_ns: u64,
     spoke_active_ns: u64,
@@ -129,6 +133,8 @@ impl Promises {
             is_silent: false,
             is_known: false,
             numbered_before: None,
+            is_new: false,
+            again: None,
             spoke_ns: 0,
             spoke_active_ns: 0,
             marked_active_ns: 0,
@@ -362,7 +368,7 @@ impl Promises {
             SourceNote::Attached => source.presence = Presence::Attached,
             SourceNote::Session { key_bits } => {
                 (source.presence, source.is_idle) = (Presence::Attached, false);
-                source.has_ended = false;
+                (source.has_ended, source.is_new) = (false, true);
                 // It goes on in the numbering that the others are in.
                 (source.numbering, source.is_known) = (Numbering::Current, false);
                 (source.number, source.offset, source.key_bits) = (None, None, key_bits);
@@ -406,6 +412,24 @@ impl Promises {
     pub fn goes_on(&self, index: usize, number: u64) -> bool {
         let offset = self.sources[index].offset;
         offset.is_none_or(|offset| number.wrapping_add(offset) >= self.marks[index])
+    }
+
+    /// Fragments of a source begin at that number. `reached`: above the keys that it has delivered;
+    /// `closed`: above those of closed events.
+    pub fn compare(&mut self, index: usize, number: u64, (reached, closed): (u64, u64)) {
+        let numbers = self.numbers();
+        let source = &mut self.sources[index];
+        let Some(offset) = source.offset else { return };
+        let key = number.wrapping_add(offset);
+        if std::mem::take(&mut source.is_new) && key < reached {
+            source.again = Some((number, numbers.number_of(reached - 1)));
+        }
+        source.again.take_if(|_| key >= closed.max(reached));
+    }
+
+    /// Where the numbers of a source began again in a session of its own, and after which one.
+    pub fn again(&self, index: usize) -> Option<(u64, u64)> {
+        self.sources[index].again
     }
 
     /// No number of a source below that one will follow.

@@ -29,6 +29,7 @@ use super::clock::{Scale, TIME_END};
 use super::promises::Promises;
 use super::settings::TimeConfig;
 use super::voter::{Claim, Position, STUCK_REPEATS, Voter};
+use crate::astray::Astray;
 use crate::{BuilderConfig, Fragment};
 
 /// What a fragment's time is.
@@ -112,6 +113,7 @@ impl Horizon {
                 claim: None,
                 held: VecDeque::new(),
                 promises: promises.has(index),
+                ahead_ns: 0,
             }
         };
         Self {
@@ -354,6 +356,11 @@ impl Horizon {
                 && (is_started || claim.values < SETTLED_VALUES)
         };
         let is_given_up = voter.claim.as_ref().is_some_and(is_over);
+        let newest = voter.position.or(voter.claim.as_ref().map(|claim| claim.newest));
+        if let (Some(newest), Some(lead_ns)) = (newest, self.lead_ns) {
+            let aligned = voter.aligned(&newest, lead_ns).unwrap_or(newest);
+            voter.ahead_ns = aligned.lead_ns().saturating_sub(lead_ns);
+        }
         // It delivered values for long, and none that follow.
         voter.out_of_step |= is_given_up && voter.is_silent(active_ns, timeout_ns);
         self.lows[index] = if voter.promises {
@@ -601,6 +608,16 @@ impl Horizon {
         };
         let out_of_step = voter.out_of_step || voter.is_stuck(self.active_ns, self.timeout_ns);
         (voter.position.map(|it| it.stamp.ns), is_silent, out_of_step)
+    }
+
+    /// How the clock of a source differs from the others'.
+    pub fn astray(&self, index: usize) -> Option<Astray> {
+        let voter = &self.voters[index];
+        if voter.is_stuck(self.active_ns, self.timeout_ns) {
+            return Some(Astray::Stands);
+        }
+        let ahead_ns = self.promises.ahead_ns(index).unwrap_or(voter.ahead_ns);
+        voter.out_of_step.then_some(Astray::Clock { ahead_ns })
     }
 
     /// By source: what it has passed, whether it is awaited or not.

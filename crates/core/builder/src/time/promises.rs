@@ -52,6 +52,8 @@ struct Promise {
     mark: Option<u64>,
     /// How far that was ahead of this machine's time, if that was not looked at yet.
     lead_ns: Option<i64>,
+    /// How far its clock was ahead of the quorum's when it was last looked at.
+    ahead_ns: Option<i64>,
     /// The highest lead since its clock is behind.
     best_ns: i64,
     /// When it last said something, and when its clock was last right or caught up.
@@ -79,6 +81,7 @@ impl Promises {
             has_stood: false,
             mark: None,
             lead_ns: None,
+            ahead_ns: None,
             best_ns: i64::MIN,
             spoke_ns: 0,
             in_step_ns: 0,
@@ -204,6 +207,7 @@ impl Promises {
         let source = &mut self.sources[index];
         let lead_ns = source.lead_ns.take()?;
         let ahead_ns = lead_ns.saturating_sub(quorum_ns);
+        source.ahead_ns = Some(ahead_ns);
         let catches_up = lead_ns.saturating_sub(source.best_ns) > skew_ns / CATCHES_UP;
         if ahead_ns >= -skew_ns {
             (source.in_step_ns, source.best_ns) = (self.active_ns, i64::MIN);
@@ -215,6 +219,11 @@ impl Promises {
             return Some(Step::Behind);
         }
         Some(if ahead_ns > skew_ns { Step::Ahead } else { Step::Right })
+    }
+
+    /// How far the clock of a front-end was ahead of the quorum's when it was last looked at.
+    pub fn ahead_ns(&self, index: usize) -> Option<i64> {
+        self.sources.get(index)?.ahead_ns
     }
 
     /// Whether a source's first times are its clock's, whatever those of the others are.

@@ -32,6 +32,8 @@ pub struct Voter {
     pub held: VecDeque<Held>,
     /// Whether it is a front-end.
     pub promises: bool,
+    /// How far its clock was ahead of the others' at the last look.
+    pub ahead_ns: i64,
 }
 
 const _: () = assert!(std::mem::offset_of!(Voter, in_step_ns) <= 128);

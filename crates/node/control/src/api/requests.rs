@@ -45,7 +45,7 @@ pub struct CommandResult {
     pub status: String,
     /// The node's state after it.
     pub state: String,
-    /// Why it failed.
+    /// Why it failed; while it is under way what it waits for, where somebody must do something.
     pub reason: Option<String>,
     /// The run that it began or ended.
     pub run: Option<u64>,

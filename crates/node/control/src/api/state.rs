@@ -34,6 +34,9 @@ pub struct State {
     pub loss: Loss,
     /// The bad data among those recorded: broken, or from another event.
     pub bad: Loss,
+    /// How long memory lasts at this rate while a required target takes nothing: then front-ends
+    /// wait, and datagrams are dropped; null while it need not.
+    pub memory_seconds: Option<f64>,
     /// The share of the last 10 s in which data were discarded or paused.
     pub dead_time: f64,
     /// The destination of files.
@@ -95,6 +98,8 @@ pub struct UnderWay {
     pub since: String,
     /// The devices that have not answered yet.
     pub waiting_for: Vec<String>,
+    /// What it waits for, where somebody must do something, such as making room.
+    pub reason: Option<String>,
 }
 
 /// A command that is allowed now.
@@ -383,6 +388,9 @@ pub struct SourceState {
     pub fill: Option<f64>,
     /// Its fragments that wait for the others to reach their numbers, or to confirm them.
     pub parked_fragments: u64,
+    /// How its numbers, or its clock, differ from the others', while they do: `its numbers began
+    /// again at 0 after 48,210, and the others are at 48,212`.
+    pub astray: Option<String>,
     /// What befell its connections in this run, if it is delivered over a session.
     pub link: LinkState,
     /// How far its times are from those of its events; null unless events are built by time, and

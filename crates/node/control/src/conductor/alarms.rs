@@ -11,6 +11,12 @@ use crate::security::guard::Who;
 use crate::watching::Meaning;
 
 impl Conductor {
+    /// The run before this program, if it was interrupted, for as long as it must cause an alarm.
+    pub(super) fn interrupted_run(&self, now_ns: u64) -> u64 {
+        let is_new = now_ns.saturating_sub(self.shared.started_ns) < INTERRUPTED_FOR_NS;
+        if is_new { self.shared.interrupted.load(Relaxed) } else { 0 }
+    }
+
     /// Logs changes of alarms, and runs their actions.
     pub(super) fn act(&mut self, meaning: &Meaning) {
         use catchment_watch::{ChangeKind, Severity};
@@ -80,3 +86,7 @@ impl Conductor {
         api::AlarmList { alarms: done.iter().map(|change| alarm(&change.alarm)).collect() }
     }
 }
+
+/// How long after the start an earlier interrupted run counts as a problem. The alarm is latched:
+/// it stays until it is acknowledged.
+const INTERRUPTED_FOR_NS: u64 = 60_000_000_000;

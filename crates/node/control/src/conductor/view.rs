@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use catchment_model::Utc;
 use catchment_model::units::Bytes;
+use catchment_recorder::OVER;
 use catchment_run::{Command, State};
 
 use super::Conductor;
@@ -13,7 +14,7 @@ use crate::front_ends;
 use crate::properties;
 use crate::shared::{Schemas, View};
 use crate::watching::Meaning;
-use crate::watching::targets::room_seconds;
+use crate::watching::targets::both_full;
 
 impl Conductor {
     /// The recorder's own state: a fault of another device does not end a run.
@@ -76,14 +77,44 @@ impl Conductor {
         }
     }
 
-    fn offers(&self, run: Option<u64>, targets: &[api::Target]) -> Vec<api::CommandOffer> {
+    /// Notes since when the causes of warnings are over.
+    pub(super) fn note_over(
+        &mut self,
+        now_ns: u64,
+        snapshot: Option<&catchment_recorder::Snapshot>,
+    ) {
+        let all = snapshot.map_or(&[][..], |one| &one.warnings);
+        self.state.over.retain(|text, _| all.contains(text));
+        for text in all.iter().filter(|text| text.ends_with(OVER)) {
+            if !self.state.over.contains_key(text) {
+                let time = Utc(now_ns).to_string()[11..19].to_owned();
+                self.state.over.insert(text.clone(), time);
+            }
+        }
+    }
+
+    /// A warning, and until when it was true if it is not any more.
+    fn warning(&self, text: &str) -> String {
+        match (text.strip_suffix(OVER), self.state.over.get(text)) {
+            (Some(was), Some(time)) => format!("{was} (was, until {time} UTC)"),
+            _ => text.to_owned(),
+        }
+    }
+
+    fn offers(
+        &self,
+        run: Option<u64>,
+        targets: &[api::Target],
+        spills: &[api::Spill],
+    ) -> Vec<api::CommandOffer> {
         if self.shared.settings.read_only {
             return Vec::new();
         }
         let is_store = self.shared.storing.is_some();
         let legal = self.control.legal().into_iter();
         let legal = legal.filter(|one| !is_store || *one == Command::Shutdown);
-        legal.map(|one| offer(one, run, targets)).collect()
+        let costs = at_end(targets, spills);
+        legal.map(|one| offer(one, run, &costs)).collect()
     }
 
     fn alarm_list(&self) -> Vec<api::Alarm> {
@@ -101,11 +132,12 @@ impl Conductor {
         let run = active.as_ref().filter(|active| !active.ended);
         let number = run.map(|active| active.number);
         let space = self.shared.disk.space();
-        let mut warnings = snapshot.map(|one| one.warnings.clone()).unwrap_or_default();
+        let of_run = snapshot.iter().flat_map(|one| &one.warnings);
+        let mut warnings: Vec<String> = of_run.map(|text| self.warning(text)).collect();
         warnings.extend(self.shared.catalog.trouble());
         let mut spills = self.spills(snapshot);
         for spill in &mut spills {
-            spill.room_seconds = room_seconds(spill, &meaning.targets);
+            spill.room_seconds = meaning.lasts.spills.get(&spill.target).copied();
         }
         let problems = spills.iter().flat_map(|spill| {
             spill.problems.iter().map(|text| format!("spill of {}: {text}", spill.target))
@@ -141,19 +173,21 @@ impl Conductor {
                 command: one.request.command.name().into(),
                 since: Utc(one.since_ns).to_string(),
                 waiting_for: one.waiting_for.into_iter().map(str::to_owned).collect(),
+                reason: self.state.held_up.clone(),
             }),
-            commands: self.offers(number, &meaning.targets),
+            commands: self.offers(number, &meaning.targets, &spills),
             emulated: run.map_or(self.configuration.emulates(), |active| active.emulated),
             run: run.zip(snapshot).map(|(active, snapshot)| run_now(active, snapshot, now_ns)),
             rates: meaning.rates.clone(),
             loss: meaning.loss.clone(),
             bad: meaning.bad.clone(),
             dead_time: meaning.dead_time,
+            memory_seconds: meaning.lasts.memory_seconds,
             disk: api::Disk {
                 folder: self.configuration.recorder.folder.display().to_string(),
                 free_bytes: space.map(|space| space.free_bytes),
                 total_bytes: space.map(|space| space.total_bytes),
-                hours_left: meaning.hours_left,
+                hours_left: meaning.lasts.hours_shown(),
             },
             flow: meaning.flow.clone(),
             targets: meaning.targets.clone(),
@@ -168,11 +202,13 @@ impl Conductor {
 
 /// The state of a storage node, which takes no commands: whether anything is being stored.
 fn store_state(store: &api::Store) -> State {
-    let is_sent = |stream: &api::StoreStream| ["open", "waits"].contains(&stream.state.as_str());
-    match store.streams.iter().any(is_sent) {
-        _ if store.folders.iter().all(|folder| folder.fault.is_some()) => State::Fault,
-        true => State::Recording,
-        false => State::Idle,
+    let has = |state: &str| store.streams.iter().any(|stream| stream.state == state);
+    match () {
+        // Files that are open are written, also where there is no room for the next one.
+        () if has("open") => State::Recording,
+        () if store.folders.iter().all(|folder| folder.fault.is_some()) => State::Fault,
+        () if has("waits") => State::Recording,
+        () => State::Idle,
     }
 }
 
@@ -194,35 +230,39 @@ fn run_now(active: &Active, snapshot: &catchment_recorder::Snapshot, now_ns: u64
     }
 }
 
-/// What the end of a run costs: storage nodes that take nothing are not waited for.
-fn at_end(targets: &[api::Target]) -> String {
+/// What the end of a run costs, or waits for: storage nodes that take nothing are not waited for,
+/// and folders are.
+fn at_end(targets: &[api::Target], spills: &[api::Spill]) -> String {
     let is_away = |target: &&api::Target| {
         let takes_nothing = ["away", "fault"].contains(&target.state.as_str());
-        target.node.is_some() && target.required && takes_nothing && target.queue.level_bytes > 0
+        target.required && takes_nothing && target.queue.level_bytes > 0
     };
-    let costs = targets.iter().filter(is_away).map(|target| {
+    let costs = targets.iter().filter(is_away).filter_map(|target| {
         let (bytes, name) = (Bytes(target.queue.level_bytes), &target.name);
-        format!(
-            " {bytes} wait in memory for {name}, which takes nothing now: what it has not taken \
-             shortly afterwards is lost."
-        )
+        if target.node.is_some() {
+            return Some(format!(
+                " {bytes} wait in memory for {name}, which takes nothing now: what it has not \
+                 taken shortly afterwards is lost."
+            ));
+        }
+        let spill = spills.iter().find(|spill| spill.target == *name)?;
+        let (folder, why) = (target.folder.as_deref()?, target.reason.as_deref()?);
+        Some(format!(" It cannot end now: {}.", both_full(folder, spill, bytes, why)))
     });
     costs.collect()
 }
 
 /// A command as the page offers it: with a question if it has serious consequences.
-fn offer(command: Command, run: Option<u64>, targets: &[api::Target]) -> api::CommandOffer {
+/// `at_end`: what the end of the run costs.
+fn offer(command: Command, run: Option<u64>, at_end: &str) -> api::CommandOffer {
     let confirm = match (command, run) {
-        (Command::Stop, Some(run)) => {
-            Some(format!("Ends run {run} for everybody.{}", at_end(targets)))
-        }
+        (Command::Stop, Some(run)) => Some(format!("Ends run {run} for everybody.{at_end}")),
         (Command::Pause, Some(run)) => {
             Some(format!("Data that come are discarded until run {run} is resumed."))
         }
         (Command::Reset, Some(run)) => Some(format!("Ends run {run} and forgets the fault.")),
         (Command::Shutdown, _) => {
-            let costs = at_end(targets);
-            Some(format!("Ends the run and the program: this page goes with it.{costs}"))
+            Some(format!("Ends the run and the program: this page goes with it.{at_end}"))
         }
         _ => None,
     };
@@ -275,11 +315,23 @@ mod tests {
             queue: queue.clone(),
             ..api::Target::default()
         };
-        let confirm = |target| offer(Command::Stop, Some(5), &[target]).confirm;
+        let spills = [api::Spill {
+            target: "vault".into(),
+            folder: "/spill".into(),
+            bytes_waiting: 16_000_000,
+            bytes_max: 16_000_000,
+            ..api::Spill::default()
+        }];
+        let confirm = |target| offer(Command::Stop, Some(5), &at_end(&[target], &spills)).confirm;
         let plain = Some("Ends run 5 for everybody.".to_owned());
         assert_eq!(confirm(target(Some("there:1"), "recording")), plain);
         // A folder is waited for.
-        assert_eq!(confirm(target(None, "away")), plain);
+        let (folder, reason) = (Some("/data".into()), Some("disk full: no room".into()));
+        let full = api::Target { folder, reason, ..target(None, "fault") };
+        let waits = "Ends run 5 for everybody. It cannot end now: /data is full, its spill /spill \
+                     (16.0 MB of 16.0 MB) takes nothing either, and 118 MB wait in memory. Make \
+                     room in /data: the run then ends by itself.";
+        assert_eq!(confirm(full).as_deref(), Some(waits));
         let costs = "Ends run 5 for everybody. 118 MB wait in memory for vault, which takes \
                      nothing now: what it has not taken shortly afterwards is lost.";
         assert_eq!(confirm(target(Some("there:1"), "away")).as_deref(), Some(costs));

@@ -13,7 +13,7 @@ pub struct KnownQuantity {
     pub description: String,
 }
 
-const NODE: [(&str, &str); 18] = [
+const NODE: [(&str, &str); 19] = [
     ("events_per_second", "Events that were built, or slices where there are no events."),
     ("packets_per_second", "Packets that came."),
     ("bytes_per_second", "Bytes of packets that came."),
@@ -36,6 +36,11 @@ const NODE: [(&str, &str); 18] = [
     (
         "disk.hours_left",
         "How long that lasts as the run last wrote; 0 while a full disk takes nothing.",
+    ),
+    (
+        "memory.seconds_left",
+        "How long memory lasts at this rate while a required target takes nothing: then front-ends \
+         wait, and datagrams are dropped; 1,000,000,000 while it need not.",
     ),
     ("clock.offset_seconds", "How far the clock is off; not there where nobody keeps it."),
     ("rows_recorded", "Events and slices in frames that were written, to a file or a spill."),
@@ -81,12 +86,17 @@ const TARGET: [(&str, &str); 5] = [
     ("best_effort_waits_seconds", "The same, of a target that is best effort."),
 ];
 
-const SPILL: [(&str, &str); 2] = [
+const SPILL: [(&str, &str); 3] = [
     (
         "frames_lost",
         "Spilled frames of a target that cannot be read again: their files are removed or damaged.",
     ),
     ("fill", "How full the spill of a target is, 0 to 1."),
+    (
+        "seconds_left",
+        "How long the spill of a target has room at the rate at which it is filled; 1,000,000,000 \
+         while it is not.",
+    ),
 ];
 
 const FRONT_END: [(&str, &str); 7] = [

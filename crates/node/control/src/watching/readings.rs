@@ -15,7 +15,7 @@ pub(super) fn read(
     table: &mut ReadingTable,
     moment: &Moment<'_>,
     rates: &api::Rates,
-    lately: &Lately,
+    lately: &Lately<'_>,
     sources: &[api::SourceState],
     losses: &[LossGrowth],
 ) {
@@ -30,9 +30,10 @@ pub(super) fn read(
     if let Some(disk) = &moment.disk {
         table.set("disk.free_bytes", disk.free_bytes as f64);
     }
-    if let Some(hours) = lately.hours_left {
+    if let Some(hours) = lately.lasts.disk_hours {
         table.set("disk.hours_left", hours);
     }
+    table.set("memory.seconds_left", lately.lasts.memory_seconds.unwrap_or(NO_END_S));
     read_clock(table);
     let of_node = |device: &&api::Device| !front_ends::is_one(&device.path);
     read_devices(table, moment.devices.iter().filter(of_node));
@@ -40,6 +41,8 @@ pub(super) fn read(
         table.set_of("spill", &spill.target, "frames_lost", spill.frames_lost as f64);
         let fill = spill.bytes_waiting as f64 / spill.bytes_max.max(1) as f64;
         table.set_of("spill", &spill.target, "fill", fill);
+        let seconds = lately.lasts.spills.get(&spill.target).copied().unwrap_or(NO_END_S);
+        table.set_of("spill", &spill.target, "seconds_left", seconds);
     }
     // Also of a run that has ended: a target that it did not wait for may still have its disk hang.
     read_waits(table, moment);
@@ -120,6 +123,9 @@ pub(super) fn read_devices<'a>(
         }
     }
 }
+
+/// How long what is not being filled lasts: no end is in sight.
+const NO_END_S: f64 = 1e9;
 
 fn read_sources(
     table: &mut ReadingTable,

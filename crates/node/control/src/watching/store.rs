@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use catchment_store::{NodeSnapshot, PhaseSnapshot, StreamSnapshot};
-use catchment_watch::{Level, RATES_NS, Rates, ReadingTable, Verdict};
+use catchment_watch::{Forecast, Level, RATES_NS, Rates, ReadingTable, Verdict};
 
+use super::forecasts::Lasts;
 use super::{DISK_NS, Meaning, Watching, fault, readings};
 use crate::api;
 use crate::storing::StoreSeen;
@@ -17,10 +18,8 @@ pub(super) struct StoreFigures {
     folders: Rates,
     /// Bytes written, by stream.
     streams: BTreeMap<String, Rates>,
-    /// Bytes written to all folders, over the time from which the rest of the disk is computed.
-    written: Rates,
-    /// The last rate at which anything was written.
-    written_per_second: Option<f64>,
+    /// Bytes written to all folders.
+    written: Forecast,
 }
 
 impl StoreFigures {
@@ -29,8 +28,7 @@ impl StoreFigures {
             taken: Rates::new(RATES_NS),
             folders: Rates::new(RATES_NS),
             streams: BTreeMap::new(),
-            written: Rates::new(DISK_NS),
-            written_per_second: None,
+            written: Forecast::new(DISK_NS),
         }
     }
 
@@ -38,9 +36,7 @@ impl StoreFigures {
         let written: Vec<u64> = snapshot.folders.iter().map(|folder| folder.bytes).collect();
         self.taken.push(now_ns, &[snapshot.bytes_taken]);
         self.folders.push(now_ns, &written);
-        self.written.push(now_ns, &[written.iter().sum()]);
-        let rate = self.written.per_second(0).filter(|rate| *rate > 0.0);
-        self.written_per_second = rate.or(self.written_per_second);
+        self.written.push(now_ns, written.iter().sum(), Some(STILL_NS));
         self.streams.retain(|name, _| snapshot.streams.iter().any(|stream| stream.name == *name));
         for stream in &snapshot.streams {
             let rates = self.streams.entry(stream.name.clone());
@@ -67,17 +63,28 @@ impl Watching {
             bytes_written_per_second: folder_rates.sum(),
             ..api::Rates::default()
         };
-        let hours_left = hours_left(figures.written_per_second, &store, seen);
+        let lasts = Lasts {
+            disk_hours: hours_left(&figures.written, &store, seen),
+            is_written: figures.written.is_filling(),
+            ..Lasts::default()
+        };
         let is_storing = seen.snapshot.streams.iter().any(|stream| stream.is_attached);
-        read(&mut self.readings, (&store, seen), &rates, hours_left, devices);
-        let changes = self.alarms.observe(now_ns, is_storing, &self.readings);
+        read(&mut self.readings, (&store, seen), &rates, lasts.disk_hours, devices);
+        let sentence = |folder: &api::StoreFolder| {
+            let fault = folder.fault.clone()?;
+            Some(((FOLDER_FAULT, folder.path.clone()), fault))
+        };
+        self.sentences = store.folders.iter().filter_map(sentence).collect();
+        self.sentences.extend(lasts.sentence());
+        let mut changes = self.alarms.observe(now_ns, is_storing, &self.readings);
+        changes.iter_mut().for_each(|change| self.complete(&mut change.alarm));
         Meaning {
             verdict: verdict(&store, seen),
             rates,
             loss: api::Loss::default(),
             bad: api::Loss::default(),
             dead_time: 0.0,
-            hours_left,
+            lasts,
             flow: Vec::new(),
             targets: Vec::new(),
             sources: Vec::new(),
@@ -130,8 +137,9 @@ fn state_of(figures: &StoreFigures, seen: &StoreSeen) -> api::Store {
         let silent = silent.map(|age| format!("its disk has not answered for {} s", age.as_secs()));
         api::StoreFolder {
             path: folder.path.display().to_string(),
-            free_bytes: space.map(|space| space.free_bytes),
-            total_bytes: space.map(|space| space.total_bytes),
+            // What is free where its disk will be mounted says nothing.
+            free_bytes: space.filter(|_| !folder.is_absent).map(|space| space.free_bytes),
+            total_bytes: space.filter(|_| !folder.is_absent).map(|space| space.total_bytes),
             bytes_written: folder.bytes,
             bytes_written_per_second: figures.folders.per_second(index).unwrap_or(0.0),
             failures: folder.failures,
@@ -172,7 +180,7 @@ fn syncs(phase: &PhaseSnapshot) -> api::StoreSyncs {
 
 /// How long the folders that work last at the rate at which they were last written to; not at all
 /// while a stream waits since all are full. None if no folder works, or no room is known.
-fn hours_left(rate: Option<f64>, store: &api::Store, seen: &StoreSeen) -> Option<f64> {
+fn hours_left(written: &Forecast, store: &api::Store, seen: &StoreSeen) -> Option<f64> {
     let is_full = |stream: &&api::StoreStream| {
         stream.state == "waits" && stream.reason.as_deref().is_some_and(fault::is_full)
     };
@@ -188,8 +196,7 @@ fn hours_left(rate: Option<f64>, store: &api::Store, seen: &StoreSeen) -> Option
     if spaces.is_empty() {
         return None;
     }
-    let free_bytes: u64 = spaces.values().sum();
-    Some(free_bytes as f64 / rate? / 3_600.0)
+    Some(written.seconds(spaces.values().sum())? / 3_600.0)
 }
 
 /// Whether what recorders send is being stored.
@@ -203,10 +210,13 @@ fn verdict(store: &api::Store, seen: &StoreSeen) -> Verdict {
             format!("{}: {}", stream.name, fault::advice(reason).unwrap_or(reason))
         })
         .collect();
-    reasons.extend(store.folders.iter().filter_map(|folder| {
+    let unused = |folder: &api::StoreFolder| {
         let fault = folder.fault.as_ref()?;
         Some(format!("{} is not used: {fault}", folder.path))
-    }));
+    };
+    let unused: Vec<String> = store.folders.iter().filter_map(unused).collect();
+    reasons.extend_from_slice(&unused);
+    reasons.extend(seen.snapshot.open_error.clone());
     let broken_off = store.streams.iter().filter(|stream| stream.state == "broken_off");
     reasons.extend(broken_off.map(|stream| {
         format!("{} broke off: its recorder is gone and has not ended it", stream.name)
@@ -215,11 +225,19 @@ fn verdict(store: &api::Store, seen: &StoreSeen) -> Verdict {
     let streams = |count: usize| format!("{count} stream{}", if count == 1 { "" } else { "s" });
     let works = store.folders.iter().any(|folder| folder.fault.is_none());
     let (level, text) = match (open, waits) {
-        _ if !works => (Level::NotRecording, "no folder can be written".to_owned()),
+        (0, _) if !works => (Level::NotRecording, "no folder can be written".to_owned()),
+        // Files that are open there are written.
+        (open, 0) if !works => {
+            (Level::Held, format!("storing {}; no folder takes the next file", streams(open)))
+        }
         (0, 0) if seen.snapshot.streams.iter().any(StreamSnapshot::is_broken_off) => {
             (Level::NotRecording, "storing nothing: streams broke off".to_owned())
         }
-        (0, 0) => (Level::NotRecording, "storing nothing: no recorder sends".to_owned()),
+        (0, 0) => {
+            let why = seen.snapshot.open_error.as_deref().unwrap_or("no recorder sends");
+            let all = [format!("storing nothing: {why}")].into_iter().chain(unused);
+            (Level::NotRecording, all.take(2).collect::<Vec<_>>().join("; "))
+        }
         (0, waits) => (Level::NotRecording, format!("{} cannot be written", streams(waits))),
         (open, 0) => (Level::Good, format!("storing {}", streams(open))),
         (open, waits) => {
@@ -266,5 +284,9 @@ fn read(
     }
 }
 
+/// What is not written for this time is not being written: frames may be long.
+const STILL_NS: u64 = 10_000_000_000;
+/// The rule on folders that cannot be written.
+const FOLDER_FAULT: &str = "folder_fault";
 /// The most reasons that a verdict has.
 const REASONS_MAX: usize = 20;

@@ -92,10 +92,15 @@ fn folders_of_one_disk_share_its_room() {
     }
     let meaning = rig.look(1);
     // A megabyte in two seconds, of 7.2 GB.
-    let hours = meaning.hours_left.unwrap();
+    let hours = meaning.lasts.disk_hours.unwrap();
     assert!((3.9..4.2).contains(&hours), "{hours}");
     assert_eq!((meaning.verdict.level, &*meaning.verdict.text), (Level::Good, "storing 1 stream"));
     assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());
+    // Nothing is written: the number neither grows with each look nor stands as if it were.
+    let lasts = rig.look(120).lasts;
+    let last = lasts.disk_hours.unwrap();
+    assert!((3.5..4.8).contains(&last), "{last}");
+    assert_eq!(lasts.hours_shown(), None);
 }
 
 #[test]
@@ -105,12 +110,12 @@ fn how_long_the_disks_last_is_not_known_without_a_folder_that_works() {
         rig.seen.snapshot.folders[0].bytes += 500_000;
         rig.look(1);
     }
-    assert!(rig.look(1).hours_left.is_some());
+    assert!(rig.look(1).lasts.disk_hours.is_some());
     for folder in &mut rig.seen.snapshot.folders {
         folder.fault = Some("cannot write: an error".into());
     }
     let meaning = rig.look(10);
-    assert_eq!(meaning.hours_left, None);
+    assert_eq!(meaning.lasts.disk_hours, None);
     let alarms = rig.alarms();
     assert!(alarms.iter().all(|alarm| !alarm.contains("full")), "{alarms:?}");
 }
@@ -123,7 +128,13 @@ fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
     let meaning = rig.look(10);
     assert_eq!(meaning.verdict.level, Level::Good);
     assert_eq!(meaning.verdict.reasons, ["a is not used: cannot write a/x: an error"]);
-    assert_eq!(rig.alarms(), ["Folder a cannot be written"]);
+    assert_eq!(rig.alarms(), ["Folder a cannot be written: cannot write a/x: an error"]);
+    // No folder has room for the next file: the one that is open there is written.
+    rig.seen.snapshot.folders[1].fault = Some("disk full: b has no room".into());
+    let meaning = rig.look(1);
+    let verdict = (meaning.verdict.level, &*meaning.verdict.text);
+    assert_eq!(verdict, (Level::Held, "storing 1 stream; no folder takes the next file"));
+    rig.seen.snapshot.folders[1].fault = None;
     // The other one, too.
     rig.seen.spaces[1].1 = Some(std::time::Duration::from_secs(30));
     rig.stream().trouble = Some("it waits".into());
@@ -161,6 +172,24 @@ fn what_fails_or_waits_or_breaks_off_is_an_alarm_and_in_the_verdict() {
     let error = "a stream that nobody sends cannot be closed: run-0: file 1 is missing";
     assert_eq!(meaning.store_errors, [error]);
     assert!(rig.alarms().is_empty(), "{:?}", rig.alarms());
+}
+
+#[test]
+fn a_disk_that_is_not_mounted_is_named_and_so_is_who_cannot_open_a_stream() {
+    let mut rig = Rig::new();
+    rig.seen.snapshot.streams.clear();
+    let away = &mut rig.seen.snapshot.folders[1];
+    (away.fault, away.is_absent) = (Some("is its disk mounted?".into()), true);
+    let meaning = rig.look(1);
+    let text = "storing nothing: no recorder sends; b is not used: is its disk mounted?";
+    assert_eq!(meaning.verdict.text, text);
+    let free: Vec<bool> =
+        meaning.store.unwrap().folders.iter().map(|one| one.free_bytes.is_some()).collect();
+    assert_eq!(free, [true, false], "what is free on another disk is not that of its own");
+    assert_eq!(rig.alarms(), ["Folder b cannot be written: is its disk mounted?"]);
+    rig.seen.snapshot.open_error = Some("run-1 cannot be opened: why".into());
+    let text = rig.look(1).verdict.text;
+    assert!(text.starts_with("storing nothing: run-1 cannot be opened: why; b is not"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What is said of targets that take nothing, and of their spills.
 
-use catchment_recorder::{Counts, SpillConfig, SpillReport, TargetConfig};
+use catchment_recorder::{Counts, Fill, SpillConfig, SpillReport, TargetConfig};
 use catchment_watch::{Alarm, AlarmState, Level};
 
 use super::tests::{Rig, config, reading, target};
@@ -31,12 +31,16 @@ fn spilling() -> Rig {
 fn records(rig: &mut Rig) {
     rig.snapshot.counts.events_recorded += 1;
     rig.snapshot.targets[0].counts.bytes_written += 1_000;
+    if rig.snapshot.targets[0].is_spilling() {
+        rig.spills[0].bytes_spilled += 1_000;
+    }
     receives(rig);
 }
 
 /// Data arrive for a second, and wait.
 fn receives(rig: &mut Rig) {
     rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
+    rig.snapshot.ledger.sources[0][Entry::PacketBytesReceived] += 1_000;
     rig.look(1, 0);
 }
 
@@ -55,7 +59,7 @@ fn what_a_spill_takes_is_recorded_and_target_reason_and_room_are_named() {
     (0..30).for_each(|_| records(&mut rig));
     let why = "disk full: make room; /spill has room for 90 s at this rate";
     let words = format!("target raid takes nothing, its frames go to its spill: {why}");
-    assert_eq!((rig.level, &rig.verdict), (Level::Good, &format!("recording good data; {words}")));
+    assert_eq!((rig.level, &rig.verdict), (Level::Held, &words));
     let target = &rig.targets[0];
     assert_eq!((&*target.state, target.reason.as_deref()), ("spilling", Some(FULL)));
     let spilling = format!("Target raid takes nothing now, its frames go to its spill: {why}");
@@ -63,7 +67,10 @@ fn what_a_spill_takes_is_recorded_and_target_reason_and_room_are_named() {
     let said = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     let mut alarms = alarms(&rig);
     alarms.sort();
-    assert_eq!(alarms, [said("disk_space", full), said("target_spilling", &spilling)]);
+    let room = "The spill of raid is full in 90 s at this rate, and then frames wait in memory";
+    let expected =
+        [said("disk_space", full), said("spill_space", room), said("target_spilling", &spilling)];
+    assert_eq!(alarms, expected);
     assert_eq!(reading(&rig, "fault"), Some(0.0));
 }
 
@@ -78,7 +85,7 @@ fn writes_that_hang_hold_no_data_in_memory_once_a_spill_has_them() {
     assert_eq!(rig.level, Level::Held, "{}", rig.verdict);
     rig.snapshot.targets[0].away = Some("nothing becomes durable in its folder".to_owned());
     (0..20).for_each(|_| records(&mut rig));
-    assert_eq!(rig.level, Level::Good, "{}", rig.verdict);
+    assert_eq!(rig.level, Level::Held, "{}", rig.verdict);
     assert!(rig.verdict.contains("nothing becomes durable in its folder; /spill has room for"));
 }
 
@@ -88,9 +95,20 @@ fn a_spill_that_takes_nothing_either_leaves_frames_in_memory() {
     rig.snapshot.targets[0].away = Some(FULL.to_owned());
     let spill = SpillReport { is_refusing: true, ..SpillReport::default() };
     rig.snapshot.targets[0].spill = Some(spill);
-    (0..4).for_each(|_| receives(&mut rig));
-    let words = format!("frames for target raid wait in memory: {FULL}");
-    assert_eq!((rig.level, &rig.verdict), (Level::Held, &words));
+    // Of each second's 1,000 bytes 500 are left when they are encoded, and held.
+    let fill = |name: &str, capacity| Fill { name: name.into(), level: 0, highest: 0, capacity };
+    rig.snapshot.fills = vec![fill("segments", 40_000)];
+    rig.snapshot.targets[0].queue = fill("raid", 12_000);
+    for _ in 0..4 {
+        rig.snapshot.targets[0].queue.level += 500;
+        receives(&mut rig);
+    }
+    let seconds = rig.lasts.memory_seconds.unwrap();
+    assert!((50.0..70.0).contains(&seconds), "20 s of what is held, and 40 s: {seconds}");
+    let begin = "frames for target raid wait in memory, which lasts for about ";
+    assert_eq!(rig.level, Level::Held);
+    assert!(rig.verdict.starts_with(begin), "{}", rig.verdict);
+    assert!(rig.verdict.ends_with(" s at this rate: disk full: make room"), "{}", rig.verdict);
     assert_eq!(rig.targets[0].state, "away");
     (0..20).for_each(|_| receives(&mut rig));
     assert_eq!(rig.level, Level::NotRecording, "{}", rig.verdict);
@@ -98,6 +116,7 @@ fn a_spill_that_takes_nothing_either_leaves_frames_in_memory() {
     for (name, is_on) in [
         ("nothing_recorded", true),
         ("target_away", true),
+        ("memory_space", false),
         ("target_fault", false),
         ("target_spilling", false),
     ] {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use catchment_catalog::TargetSource;
+use catchment_model::units::Bytes;
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
     Fill, FolderSnapshot, NodeConfig, NodeShare, Place, RunSummary, Snapshot, SpillState, State,
@@ -10,6 +11,7 @@ use catchment_recorder::{
 };
 use catchment_watch::{Rates, Run, Untaken, words_of_time};
 
+use super::forecasts::Lasts;
 use super::{Moment, fault};
 use crate::api;
 
@@ -147,7 +149,11 @@ pub(super) fn failed(moment: &Moment<'_>) -> Vec<String> {
 
 /// Required targets that take nothing while their spills take all, and of each in plain words why,
 /// and how long its spill has room.
-pub(super) fn spilling(moment: &Moment<'_>, targets: &[api::Target]) -> Vec<(String, String)> {
+pub(super) fn spilling(
+    moment: &Moment<'_>,
+    targets: &[api::Target],
+    lasts: &Lasts,
+) -> Vec<(String, String)> {
     let is_recording = matches!(moment.flow, Run::Recording { .. });
     let all = targets.iter().filter(|one| is_recording && one.state == "spilling");
     let words = |target: &api::Target| {
@@ -155,7 +161,7 @@ pub(super) fn spilling(moment: &Moment<'_>, targets: &[api::Target]) -> Vec<(Str
         let why = if target.node.is_none() { fault::remedy(why).unwrap_or(why) } else { why };
         let spill = moment.spills.iter().find(|spill| spill.target == target.name)?;
         let folder = &spill.folder;
-        let room = match room_seconds(spill, targets) {
+        let room = match lasts.spills.get(&target.name) {
             Some(seconds) => {
                 let time = words_of_time((seconds * 1e9) as u64);
                 format!("{folder} has room for {time} at this rate")
@@ -167,12 +173,46 @@ pub(super) fn spilling(moment: &Moment<'_>, targets: &[api::Target]) -> Vec<(Str
     all.filter_map(words).collect()
 }
 
-/// How long a spill has room at the rate at which its target records, if its frames go there.
-pub(crate) fn room_seconds(spill: &api::Spill, targets: &[api::Target]) -> Option<f64> {
-    let of_it = |one: &&api::Target| one.name == spill.target && one.state == "spilling";
-    let per_second = targets.iter().find(of_it)?.bytes_written_per_second;
-    let free_bytes = spill.bytes_max.saturating_sub(spill.bytes_waiting) as f64;
-    Some(free_bytes / per_second).filter(|_| per_second > 0.0)
+/// Why a run that is to end cannot: a required folder and its spill take nothing, and what waits
+/// for them in memory must not be lost.
+pub(crate) fn held_up(run: u64, snapshot: &Snapshot, spills: &[api::Spill]) -> Option<String> {
+    let (target, why) = snapshot.targets.iter().find_map(|target| {
+        let takes_nothing = !is_node(target) && target.spill.is_some_and(|spill| !spill.takes());
+        let waits = target.required && takes_nothing && target.queue.level > 0;
+        Some((target, why_not(target)?)).filter(|_| waits)
+    })?;
+    let folder = target.place.folder()?.display();
+    let spill = spills.iter().find(|spill| spill.target == target.name)?;
+    let bytes = Bytes(target.queue.level);
+    Some(format!("run {run} cannot end: {}", both_full(&folder.to_string(), spill, bytes, why)))
+}
+
+/// Why a folder takes nothing.
+fn why_not(target: &TargetSnapshot) -> Option<&str> {
+    match &target.state {
+        State::Fault { reason } => Some(reason),
+        _ => target.away.as_deref(),
+    }
+}
+
+/// That neither a folder nor its spill takes what waits in memory, and what to do.
+pub(crate) fn both_full(folder: &str, spill: &api::Spill, waiting: Bytes, why: &str) -> String {
+    let (used, most) = (Bytes(spill.bytes_waiting), Bytes(spill.bytes_max));
+    let spill = format!("its spill {} ({used} of {most}) takes nothing either", spill.folder);
+    let waits = format!("{waiting} wait in memory");
+    match fault::is_full(why) {
+        true => format!(
+            "{folder} is full, {spill}, and {waits}. Make room in {folder}: the run then ends by \
+             itself"
+        ),
+        false => {
+            let why = fault::remedy(why).unwrap_or(why);
+            format!(
+                "{folder} takes nothing ({why}), {spill}, and {waits}. The run ends by itself once \
+                 {folder} takes them"
+            )
+        }
+    }
 }
 
 /// Writes that were begun, and those that have completed, but for those for which nothing waits
@@ -205,14 +245,20 @@ fn untaken<'a>(
     let is_recording = matches!(moment.flow, Run::Recording { .. });
     let targets = moment.snapshot.filter(|_| is_recording).map(|one| &one.targets);
     let required = targets.into_iter().flatten().filter(|one| one.required);
-    required
-        .filter_map(|target| Some(Untaken { target: &target.name, why: why(target)? }))
-        .collect()
+    let untaken = |target: &'a TargetSnapshot| {
+        Some(Untaken { target: &target.name, why: why(target)?, lasts_seconds: None })
+    };
+    required.filter_map(untaken).collect()
 }
 
 /// Those that take nothing now, while their frames wait in memory.
-pub(super) fn away<'a>(moment: &Moment<'a>) -> Vec<Untaken<'a>> {
-    untaken(moment, |target| target.away.as_deref().filter(|_| !target.is_spilling()))
+pub(super) fn away<'a>(moment: &Moment<'a>, lasts: &Lasts) -> Vec<Untaken<'a>> {
+    let why = |target: &'a TargetSnapshot| {
+        let why = target.away.as_deref().filter(|_| !target.is_spilling())?;
+        Some(fault::remedy(why).filter(|_| !is_node(target)).unwrap_or(why))
+    };
+    let all = untaken(moment, why).into_iter();
+    all.map(|one| Untaken { lasts_seconds: lasts.memory_seconds, ..one }).collect()
 }
 
 /// Storage nodes that do not get the data.

@@ -41,6 +41,7 @@ pub(super) struct Rig {
     pub(super) level: catchment_watch::Level,
     pub(super) sources: Vec<api::SourceState>,
     pub(super) targets: Vec<api::Target>,
+    pub(super) lasts: Lasts,
     pub(super) changes: Vec<catchment_watch::Change>,
 }
 
@@ -86,6 +87,7 @@ impl Rig {
             level: catchment_watch::Level::NotRecording,
             sources: Vec::new(),
             targets: Vec::new(),
+            lasts: Lasts::default(),
             changes: Vec::new(),
         }
     }
@@ -120,7 +122,8 @@ impl Rig {
                 }),
                 devices: &[],
             });
-            hours_left = meaning.hours_left;
+            hours_left = meaning.lasts.disk_hours;
+            self.lasts = meaning.lasts;
             self.verdict = meaning.verdict.text;
             self.sources = meaning.sources;
             self.targets = meaning.targets;
@@ -540,7 +543,8 @@ fn a_source_out_of_step_is_shown_and_named() {
                     "a is out of step: its numbers are not the others', its data are discarded";
                 assert_eq!(alarm("source_out_of_step").map(|alarm| &*alarm.text), Some(text));
                 assert!(alarm("source_flooding").is_some());
-                let text = "recording with loss: a out of step: its numbers are not the others'";
+                let text = "recording with loss: a out of step: its numbers are not the others'; \
+                            what it sends is in no event";
                 assert_eq!(rig.verdict, text);
             }
             _ => {}

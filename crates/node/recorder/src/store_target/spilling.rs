@@ -18,6 +18,8 @@ use crate::target_ledger::TargetLedger;
 pub(crate) const STUCK_NS: u64 = 5_000_000_000;
 /// Bytes that are spilled at once, before they are synced; those of a file if these are fewer.
 const SPILL_BYTES: u64 = 16 << 20;
+/// The end of the warning that a spill takes nothing.
+pub(crate) const IN_MEMORY: &str = "; frames wait in memory";
 /// How long after a spill had no room, or failed, it is tried again.
 pub(crate) const RETRY_NS: u64 = 1_000_000_000;
 
@@ -56,11 +58,11 @@ impl SpillParts {
                 }
                 Err(not_spilled) => {
                     ledger.warn_once(match not_spilled {
-                        NotSpilled::Full => "the spill is full; frames wait in memory".to_owned(),
+                        NotSpilled::Full => format!("the spill is full{IN_MEMORY}"),
                         NotSpilled::Failed(error) => {
                             // What was not synced is written again.
                             count = 0;
-                            format!("cannot spill: {error}; frames wait in memory")
+                            format!("cannot spill: {error}{IN_MEMORY}")
                         }
                     });
                     is_refused = true;
@@ -73,7 +75,7 @@ impl SpillParts {
             let said = doubt.map_or(Ok(()), |from| spill.set_doubt(from));
             let frames = held.iter().take(count).map(|one| &one.frame);
             if let Err(error) = said.and_then(|()| spill.sync(frames)) {
-                let text = format!("cannot sync the spill: {error}; frames wait in memory");
+                let text = format!("cannot sync the spill: {error}{IN_MEMORY}");
                 ledger.warn_once(text);
                 self.counts.set_refusing(true);
                 return Err(0);
@@ -83,6 +85,9 @@ impl SpillParts {
             ledger.moved(Entry::FragmentsSpilled, &fragments);
         }
         if count > 0 || is_refused {
+            if !is_refused && self.counts.is_refusing() {
+                ledger.end_warnings(IN_MEMORY);
+            }
             self.counts.set_refusing(is_refused);
         }
         if is_refused { Err(count) } else { Ok(count) }

@@ -160,7 +160,7 @@ fn a_node_without_one_of_its_disks_cuts_nothing_and_goes_on_once_the_disk_is_bac
         }
         node.stop().unwrap();
         assert!(std::fs::read(&moved).unwrap() == before && only(&second.join(NAME)) == moved);
-        std::fs::remove_dir(&first).unwrap();
+        std::fs::remove_dir_all(&first).unwrap();
         std::fs::rename(&away, &first).unwrap();
         let node = start(&[&first, &second]);
         let sender = Sender::admitted_with(node.address(), 3, (0, 8), dealt);

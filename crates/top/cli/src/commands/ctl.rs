@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use catchment_console::{Client, Exit, Out, Table, Target, UsageError};
+use catchment_console::{Client, Exit, Out, Table, Target, UsageError, complain};
 use catchment_model::units::{Bytes, Count, grouped, percent_of};
 use serde_json::{Value, json};
 
@@ -196,9 +196,18 @@ fn order(name: &str, command: Command, client: &Client, out: &mut Out) -> anyhow
         "run": command.run,
     });
     let mut result = client.post("/api/v1/commands", &body)?;
-    let start = Instant::now();
+    let (start, mut waits) = (Instant::now(), Value::Null);
     while result["status"] == "under_way" && !command.no_wait {
-        anyhow::ensure!(start.elapsed() < PATIENCE, "{name} is under way for more than 5 min");
+        // What waits for people is not late.
+        let is_late = start.elapsed() >= PATIENCE && result["reason"].is_null();
+        anyhow::ensure!(!is_late, "{name} is under way for more than 5 min");
+        let why = result["reason"].as_str().filter(|_| result["reason"] != waits);
+        if let Some(why) = why {
+            complain(format_args!(
+                "{name} is under way: {why}. (Waiting; Ctrl-C ends the waiting, not the {name})"
+            ));
+            waits = result["reason"].clone();
+        }
         std::thread::sleep(ASK_EVERY);
         result = match client.get(&format!("/api/v1/commands/{request}")) {
             // A node that has shut down no longer answers.
@@ -352,6 +361,9 @@ fn spill_line(spill: &Value) -> String {
         if number(key) > 0 {
             line += &format!(", {} {words}", grouped(number(key)));
         }
+    }
+    if let Some(seconds) = spill["room_seconds"].as_f64() {
+        line += &format!(", has room for {seconds:.0} s at this rate");
     }
     if waits(spill) {
         let seconds = spill["waits_seconds"].as_f64().unwrap_or_default();

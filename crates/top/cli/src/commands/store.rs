@@ -63,6 +63,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let begun = |node: &Node, out: &mut Out| {
         let Some(address) = node.store_address() else { return Ok(()) };
         out.say(format_args!("Storing at {address}, in {}", folders.join(" and ")))?;
+        for folder in node.state().store.iter().flat_map(|store| &store.folders) {
+            if let Some(fault) = &folder.fault {
+                complain(format_args!("{} is not used: {fault}", folder.path));
+            }
+        }
         if out.json {
             let urls = serde_json::json!({
                 "address": address, "folders": folders, "url": node.url(),
