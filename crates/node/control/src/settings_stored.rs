@@ -183,9 +183,8 @@ mod tests {
         };
         let text = "camera: threshold=17 mV behind 49 of left, before the first of right, \
                     and of 3 other sources";
-        let mut of = |count, unsaid| {
-            texts(stored.remarks_of_said(7, (vec![said.clone(); count], unsaid)))
-        };
+        let mut of =
+            |count, unsaid| texts(stored.remarks_of_said(7, (vec![said.clone(); count], unsaid)));
         assert_eq!(of(1, 5), [text, "5 changes of settings among the data came too fast"]);
         let rest = of(2 * CHANGES_MAX, 0);
         assert_eq!(rest.len(), CHANGES_MAX - 1);

@@ -110,8 +110,8 @@ impl Layouts {
         };
         let refused = Some((REASONS[fault.kind as usize].name, self.sentence(&fault, bytes)));
         let (layout, left_over) = (self.layout.name.clone(), bytes.len());
-        let description =
-            Description { layout, lines: Vec::new(), left_over, fragments: 0, refused };
+        let (lines, ids) = (Vec::new(), Vec::new());
+        let description = Description { layout, lines, left_over, fragments: 0, ids, refused };
         Some((bytes.len(), description))
     }
 

@@ -2,7 +2,7 @@
 
 use catchment_disk::ReadFile;
 use catchment_fixtures::Random;
-use catchment_frame::FileReader;
+use catchment_frame::{FileReader, FrameInfo};
 use catchment_model::RunId;
 
 use super::*;
