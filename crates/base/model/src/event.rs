@@ -21,7 +21,8 @@ impl EventFlags {
     pub const RUN_ENDED: Self = Self(1 << 5);
     /// The checksum of a fragment is not that of its bytes.
     pub const BAD_CHECKSUM: Self = Self(1 << 6);
-    /// Its one fragment belongs to no event.
+    /// Its one fragment belongs to no event; with [`LATE`](Self::LATE): its source's clock was out
+    /// of step.
     pub const UNMATCHED: Self = Self(1 << 7);
     /// Its one fragment came after its event was closed.
     pub const LATE: Self = Self(1 << 8);

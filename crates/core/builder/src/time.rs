@@ -17,6 +17,7 @@
 //! | [`Promises`](promises::Promises) | what front-ends say of themselves |
 //! | [`Queues`] | fragments by time, and the events that they are |
 //! | [`Pieces`](pieces::Pieces) | several fragments of a source in an event |
+//! | [`alone`] | rows of one fragment: in no event, late, out of step |
 //! | [`Floods`] | sources of which most fragments are in no event |
 //! | [`Offsets`] | how far the times of a source are from its events |
 //! | [`Beyond`] | how far they are from events without it |
@@ -27,8 +28,10 @@
 //!
 //! The key of an event is the time of its anchor. Keys rise: at least by one from row to row.
 
+mod alone;
 mod beyond;
 mod clock;
+mod cluster;
 mod flood;
 mod group;
 mod horizon;
@@ -46,7 +49,7 @@ use catchment_model::{CloseReason, Entry, EventFlags};
 pub use self::beyond::{Beyond, BeyondBin};
 pub use self::flood::Floods;
 use self::group::{Next, Put, Queues, Waiting};
-use self::horizon::{Held, Horizon, Said};
+use self::horizon::{GivenUp, Held, Horizon, Said};
 pub use self::offsets::{Offsets, Suggested};
 use self::pieces::Building;
 pub use self::regroup::{Group, regroup};
@@ -198,27 +201,6 @@ impl TimeMatcher {
     }
 
     #[cold]
-    fn take_late(
-        &mut self,
-        index: usize,
-        ns: i64,
-        (waiting, ordinal): (Waiting, u64),
-        matched: &mut Matched,
-    ) {
-        let fragment = &waiting.fragment;
-        if self.horizon.promises.has(index) {
-            self.excuse(index, ns, ns, matched);
-        }
-        let reason = self.unwanted(ns, (ns, ns)).unwrap_or(Entry::FragmentsLate);
-        match self.late {
-            Late::Keep if reason == Entry::FragmentsLate => {
-                self.release_alone(index, ns, (&waiting, ordinal), EventFlags::LATE, matched);
-            }
-            _ => matched.discard(index, ordinal, fragment, reason),
-        }
-    }
-
-    #[cold]
     fn take_behind(&mut self, index: usize, ns: i64, held: &Held, matched: &mut Matched) {
         self.horizon.mark_alive(index);
         self.put(index, ns, held, matched);
@@ -245,10 +227,7 @@ impl TimeMatcher {
             }
             self.join(at_end || is_quiet, matched);
         }
-        for (index, held) in self.horizon.take_given_up() {
-            let Held { ordinal, ref fragment, .. } = held;
-            matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
-        }
+        self.take_given_up(matched);
     }
 
     fn join(&mut self, at_end: bool, matched: &mut Matched) {
@@ -462,54 +441,6 @@ impl TimeMatcher {
         self.release_row(&event, matched);
     }
 
-    /// Closes the first fragment of a source, which is in no event.
-    #[cold]
-    fn close_alone(&mut self, index: usize, matched: &mut Matched) {
-        let Some(waiting) = self.queues.pop(index) else { return };
-        let (ns, ordinal) = (waiting.ns(), self.queues.pop_ordinal(index));
-        self.floods.note_stray(index, ns, &mut self.queues);
-        match self.unmatched {
-            Unmatched::Keep => {
-                self.release_alone(index, ns, (&waiting, ordinal), EventFlags::UNMATCHED, matched);
-            }
-            Unmatched::Count => {
-                let unwanted = self.unwanted(ns, (ns, ns));
-                let reason = unwanted.unwrap_or(Entry::FragmentsDiscardedUnmatched);
-                matched.discard(index, ordinal, &waiting.fragment, reason);
-            }
-        }
-    }
-
-    /// Makes a row of one fragment, in which nobody is absent.
-    fn release_alone(
-        &mut self,
-        index: usize,
-        ns: i64,
-        (waiting, ordinal): (&Waiting, u64),
-        flag: EventFlags,
-        matched: &mut Matched,
-    ) {
-        let fragment = &waiting.fragment;
-        let key = key_of(ns).max(self.next_key);
-        matched.append_timed(index, key, (fragment, ordinal), key_of(ns));
-        let unwanted = self.unwanted(ns, (ns, ns));
-        let recorded = u64::from(unwanted.is_none());
-        matched.count(index, Entry::FragmentsUnmatched, recorded);
-        let (first_ns, bytes) = (waiting.arrived_ns, fragment.bytes.into());
-        let flags = flag | flags_of(fragment);
-        let event = ClosingEvent {
-            key,
-            first_ns,
-            bytes,
-            flags,
-            groups: 0,
-            complete: true,
-            unwanted,
-            reason: CloseReason::Complete,
-        };
-        self.release_row(&event, matched);
-    }
-
     fn release_row(&mut self, event: &ClosingEvent, matched: &mut Matched) {
         let row: Row = self.closing.row(event);
         matched.release(row, self.now_ns);
@@ -549,7 +480,8 @@ impl Matcher for TimeMatcher {
                     Said::Behind(ns) => self.take_behind(index, ns, &held, matched),
                     Said::Held => {}
                     Said::NoRoom => {
-                        matched.discard(index, ordinal, &fragment, Entry::FragmentsOutOfRange);
+                        let claimed_ns = self.horizon.claimed_ns(index, &fragment);
+                        self.take_out_of_step(&GivenUp { index, held, claimed_ns }, matched);
                     }
                 }
             }
@@ -599,10 +531,7 @@ impl Matcher for TimeMatcher {
         self.settle(true, matched);
         self.release(Forced::By(CloseReason::RunEnded), matched);
         self.horizon.give_up_all();
-        for (index, held) in self.horizon.take_given_up() {
-            let Held { ordinal, ref fragment, .. } = held;
-            matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
-        }
+        self.take_given_up(matched);
     }
 
     fn set_recording(&mut self, wanted: bool) {

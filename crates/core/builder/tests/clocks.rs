@@ -3,7 +3,7 @@
 use crate::support::{MS, Rig, S};
 use crate::time::{events, rig, send};
 use catchment_builder::{TimeMatcher, Unmatched};
-use catchment_model::Entry;
+use catchment_model::{Entry, EventFlags};
 
 #[test]
 fn clocks_that_wrap_are_one_time() {
@@ -50,15 +50,47 @@ fn sources_that_wrap_between_the_first_values_of_others_are_in_one_cycle() {
     assert_eq!((rig.rows.len(), rig.complete(), rig.lost()), (10, 10, 0));
 }
 
+const OUT_OF_STEP: EventFlags = EventFlags(EventFlags::UNMATCHED.0 | EventFlags::LATE.0);
+
 #[test]
-fn one_wrong_stamp_moves_nobody_and_is_out_of_range() {
-    let mut rig = rig(3, 100, |_| {});
-    events(&mut rig, &[0, 1, 2], (1..=100).map(|event| event * MS));
-    send(&mut rig, 100 * MS, 1, &[1 << 55]);
-    events(&mut rig, &[0, 1, 2], (101..=4_000).map(|event| event * MS));
-    rig.finish(4_001 * MS);
-    assert_eq!((rig.complete(), rig.rows.len()), (4_000, 4_000));
-    assert_eq!((rig.count(1, Entry::FragmentsOutOfRange), rig.lost()), (1, 1));
+fn one_wrong_stamp_moves_nobody_and_is_out_of_range_or_a_row_of_its_own() {
+    for (unmatched, kept) in [(Unmatched::Count, 0), (Unmatched::Keep, 1)] {
+        let mut rig = rig(3, 100, |time| time.unmatched = unmatched);
+        events(&mut rig, &[0, 1, 2], (1..=100).map(|event| event * MS));
+        send(&mut rig, 100 * MS, 1, &[1 << 55]);
+        events(&mut rig, &[0, 1, 2], (101..=4_000).map(|event| event * MS));
+        rig.finish(4_001 * MS);
+        assert_eq!((rig.complete(), rig.rows.len()), (4_000, 4_000 + kept));
+        assert!((1..=4_000).all(|event| rig.rows.contains_key(&(event * MS))));
+        assert_eq!(rig.rows.values().filter(|row| row.flags == OUT_OF_STEP).count(), kept);
+        let counts = [Entry::FragmentsOutOfRange, Entry::FragmentsUnmatched];
+        let kept = kept as u64;
+        assert_eq!(counts.map(|entry| rig.count(1, entry)), [1 - kept, kept]);
+        assert_eq!(rig.lost(), 1 - kept);
+    }
+}
+
+/// Each of its packets comes twice.
+#[test]
+fn what_a_clock_out_of_step_says_is_recorded_once_and_moves_no_event() {
+    for off_ns in [3 * S, 3_600 * S, 86_400 * S] {
+        let mut rig = rig(3, 100, |_| {});
+        events(&mut rig, &[0, 1, 2], (1..1_000).map(|event| event * MS));
+        for ns in (1_000..=6_000).map(|event| event * MS) {
+            send(&mut rig, ns, 2, &[ns + off_ns, ns + off_ns]);
+            events(&mut rig, &[0, 1], [ns]);
+        }
+        rig.builder.finish(6_001 * MS);
+        let cut = rig.builder.cut(6_001 * MS, None).unwrap();
+        let is_aside = |row: &usize| cut.flags[*row] == OUT_OF_STEP.0;
+        let (aside, events): (Vec<usize>, Vec<usize>) = (0..cut.keys.len()).partition(is_aside);
+        assert!(events.iter().all(|&row| cut.keys[row] % MS == 0), "{off_ns}");
+        let own: Vec<u64> = aside.iter().map(|&row| cut.columns[2].times[row]).collect();
+        assert!(own.iter().all(|ns| ns % MS == 0 && *ns > off_ns), "{off_ns}");
+        assert!(own.is_sorted_by(|one, next| one < next), "{off_ns}");
+        assert!(cut.keys.iter().all(|&key| key < 6_001 * MS), "{off_ns}");
+        assert!(own.len() > 500, "{off_ns}: {}", own.len());
+    }
 }
 
 #[test]
@@ -255,6 +287,7 @@ fn a_long_clock_that_is_off_hides_no_short_one_from_those_that_agree() {
         let mut rig = rig(count, 100, |time| {
             time.clocks[0].rate_hz = 125_000_000;
             time.clocks[1].bits = 32;
+            time.unmatched = Unmatched::Count;
         });
         let mask = (1 << 32) - 1;
         let send_all = |rig: &mut Rig<TimeMatcher>, now: u64, time_ns: u64| {
@@ -283,7 +316,7 @@ fn a_long_clock_that_is_off_hides_no_short_one_from_those_that_agree() {
 
 #[test]
 fn in_a_run_that_ends_at_once_clocks_that_disagree_lose_one_source() {
-    let mut rig = rig(2, 100, |_| {});
+    let mut rig = rig(2, 100, |time| time.unmatched = Unmatched::Count);
     for ns in (1..=100).map(|event| event * MS) {
         send(&mut rig, ns, 0, &[ns]);
         send(&mut rig, ns, 1, &[ns + 3_600 * S]);

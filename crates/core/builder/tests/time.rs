@@ -229,6 +229,20 @@ fn late_fragments_are_counted_or_rows_of_their_own() {
     }
 }
 
+/// It is behind all times that are remembered of the fragments that were taken.
+#[test]
+fn a_late_fragment_that_comes_twice_is_recorded_once_however_late_it_is() {
+    let mut rig = rig(2, 100, |time| time.late = Late::Keep);
+    for event in 1..=1_500_u64 {
+        let sources: &[usize] = if event == 50 { &[0] } else { &[0, 1] };
+        events(&mut rig, sources, [event * MS / 10]);
+    }
+    send(&mut rig, 150 * MS, 1, &[5 * MS + 1, 5 * MS + 1]);
+    rig.finish(151 * MS);
+    let late = rig.rows.values().filter(|row| row.flags.contains(EventFlags::LATE));
+    assert_eq!((late.count(), rig.count(1, Entry::FragmentsDuplicate)), (1, 1));
+}
+
 #[test]
 fn when_nobody_delivers_the_last_events_close_after_two_time_outs() {
     let mut rig = rig(3, 100, |_| {});

@@ -332,7 +332,7 @@ fn rules_of_many() -> [Rule; 5] {
         "source.*.out_of_step",
         ANY,
         Severity::Critical,
-        "{source} is out of step: its numbers are not the others', its data are discarded",
+        "{source} is out of step: its numbers are not the others', its data are in no event",
     );
     let flooding = usual(
         "source_flooding",

@@ -2,7 +2,8 @@
 //! same fragments in other rows.
 //!
 //! The fragments of a source stay in their order, which is that of their times, so that its payload
-//! stays as it is. Late fragments stay rows of their own, behind the fragment that they followed.
+//! stays as it is. Late fragments, and those of clocks out of step, stay rows of their own, behind
+//! the fragment that they followed.
 
 use std::collections::VecDeque;
 
@@ -35,12 +36,40 @@ fn is_alone(flags: u32) -> bool {
     flags & (EventFlags::UNMATCHED | EventFlags::LATE).0 > 0
 }
 
+/// The flags of a row whose fragment's clock was out of step.
+const OUT_OF_STEP: EventFlags = EventFlags(EventFlags::UNMATCHED.0 | EventFlags::LATE.0);
+
 /// A row that is made of fragments of other rows.
 struct NewRow {
     key: u64,
     flags: EventFlags,
     /// By source, ascending, its fragments, each with the row in which it was.
     fragments: Vec<(usize, Piece)>,
+}
+
+/// Rows that are made, in the order of their keys.
+struct Made {
+    rows: Vec<NewRow>,
+    next_key: u64,
+}
+
+impl Made {
+    fn put(&mut self, key: u64, flags: EventFlags, fragments: Vec<(usize, Piece)>) {
+        let key = key.max(self.next_key);
+        self.next_key = key + 1;
+        self.rows.push(NewRow { key, flags, fragments });
+    }
+
+    /// Puts a late fragment. One whose clock was out of step has no time: its row follows the one
+    /// before it, or is before the first one.
+    fn put_late(&mut self, fragment: (usize, Piece), flags: EventFlags, first_key: u64) {
+        let (key, flags) = match flags.contains(OUT_OF_STEP) {
+            true if self.next_key == 0 => (first_key.saturating_sub(1), OUT_OF_STEP),
+            true => (self.next_key, OUT_OF_STEP),
+            false => (fragment.1.time_ns, EventFlags::LATE),
+        };
+        self.put(key, flags, vec![fragment]);
+    }
 }
 
 impl EventsBuffer {
@@ -74,13 +103,8 @@ impl EventsBuffer {
             times.push(in_time.copied().collect::<Vec<Piece>>());
             waiting.push(own);
         }
-        let mut made = Vec::new();
-        let mut next_key = self.next_key;
-        let mut put = |key: u64, flags, fragments| {
-            let key = key.max(next_key);
-            next_key = key + 1;
-            made.push(NewRow { key, flags, fragments });
-        };
+        let mut made = Made { rows: Vec::new(), next_key: self.next_key };
+        let flags_of = |piece: &Piece| EventFlags(self.flags[piece.row as usize]);
         // Which groups took part in an event is known by whom it expected.
         let of_reference = time.reference.map_or(&[][..], |one| &times[one]);
         let expects = |event: usize, source: usize| {
@@ -97,18 +121,19 @@ impl EventsBuffer {
                         fragments.push((source, piece));
                         break;
                     }
-                    put(piece.time_ns, EventFlags::LATE, vec![(source, piece)]);
+                    made.put_late((source, piece), flags_of(&piece), anchor_ns);
                 }
             }
             let flags = if is_event { EventFlags::default() } else { EventFlags::UNMATCHED };
-            put(anchor_ns, flags, fragments);
+            made.put(anchor_ns, flags, fragments);
         }
         for (source, rest) in waiting.into_iter().enumerate() {
             for piece in rest {
-                put(piece.time_ns, EventFlags::LATE, vec![(source, piece)]);
+                let first_key = self.keys[piece.row as usize];
+                made.put_late((source, piece), flags_of(&piece), first_key);
             }
         }
-        self.replace(&made, time.reference, sources);
+        self.replace(&made.rows, time.reference, sources);
         let span_ns = match time.kind {
             WindowKind::First => time.window_ns,
             WindowKind::Gap => time.span_ns_max,

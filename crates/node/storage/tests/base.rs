@@ -263,8 +263,25 @@ fn sent(event: u64, source: u64) -> (u64, Vec<u8>) {
     (10_000 * (event + 1) + 300 * source, vec![(16 * event + source) as u8; 3 + event as usize])
 }
 
+/// A row of one fragment.
+struct Apart {
+    source: u64,
+    key: u64,
+    ns: u64,
+    bytes: Vec<u8>,
+    flags: EventFlags,
+}
+
+fn all_apart() -> Vec<Apart> {
+    let row = |row| {
+        let (source, (ns, bytes)) = (row % 2, sent(row / 2, row % 2));
+        Apart { source, key: ns, ns, bytes, flags: EventFlags::UNMATCHED }
+    };
+    (0..2 * EVENTS).map(row).collect()
+}
+
 /// A run whose fragments are rows of their own; now and then an event's two are in two frames.
-fn write_apart(folder: &Path, numbering: Numbering) {
+fn write_apart(folder: &Path, numbering: Numbering, rows: &[Apart]) {
     let schema = Schema::events(hadtu_sources(2, |_| true));
     let both = [SourceId(0), SourceId(1)];
     let schema = schema.with_times(both).with_expected(both);
@@ -272,13 +289,12 @@ fn write_apart(folder: &Path, numbering: Numbering) {
     let file_bytes = if numbering == Numbering::File { 1 } else { 1 << 20 };
     let options = WriteOptions { file_bytes, ..WriteOptions::small() };
     let mut writer = RunWriter::create(run, options).unwrap();
-    let rows: Vec<_> = (0..2 * EVENTS).map(|row| (row % 2, sent(row / 2, row % 2))).collect();
     for frame in rows.chunks(5) {
-        let keys: Vec<u64> = frame.iter().map(|(_, (ns, _))| *ns).collect();
-        let flags = vec![EventFlags::UNMATCHED.0; frame.len()];
+        let keys: Vec<u64> = frame.iter().map(|row| row.key).collect();
+        let flags: Vec<u32> = frame.iter().map(|row| row.flags.0).collect();
         let of_source = |source| {
-            let own = |(of, (ns, bytes)): &(u64, (u64, Vec<u8>))| match *of == source {
-                true => (*ns, bytes.clone()),
+            let own = |row: &Apart| match row.source == source {
+                true => (row.ns, row.bytes.clone()),
                 false => (0, Vec::new()),
             };
             let (times, bytes): (Vec<u64>, Vec<Vec<u8>>) = frame.iter().map(own).unzip();
@@ -311,7 +327,12 @@ fn write_apart(folder: &Path, numbering: Numbering) {
 fn events_are_built_again_without_their_payload_also_over_the_borders_of_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    write_apart(&path("run"), Numbering::Run);
+    write_apart(&path("run"), Numbering::Run, &all_apart());
+    let mut with_a_wrong_time = all_apart();
+    let (key, flags) = (with_a_wrong_time[2].key + 1, EventFlags::UNMATCHED | EventFlags::LATE);
+    let wrong = Apart { source: 1, key, ns: 86_400_000_000_000, bytes: vec![7], flags };
+    with_a_wrong_time.insert(3, wrong);
+    write_apart(&path("wrong"), Numbering::Run, &with_a_wrong_time);
     let rebuild = |from: &str, to: &str, (window_ns, shift_ns), copy| {
         let run = Run::open(path(from)).unwrap();
         let time = TimeConfig::new(window_ns, vec![ClockConfig::NS; 2], 1_000_000_000);
@@ -380,8 +401,14 @@ fn events_are_built_again_without_their_payload_also_over_the_borders_of_frames(
         assert_eq!(early, if events_off < 0 { 4 } else { 0 }, "{found:?}");
         assert_eq!(found[early..], expected);
     }
+    // What a clock said that was out of step is no time: it moves no key, and stays marked.
+    let wrong = build("wrong", "wrong anew", 500, false);
+    let mut with_wrong = whole.clone();
+    with_wrong.insert(1, (sent(0, 0).0 + 1, [None, Some(vec![7])]));
+    assert_eq!(events(&wrong), with_wrong);
+    assert_eq!(wrong.events(0).unwrap().flags()[1], flags.0);
     // Numbers that begin again in each file do not say which frame is meant.
-    write_apart(&path("by-file"), Numbering::File);
+    write_apart(&path("by-file"), Numbering::File, &all_apart());
     let error = rebuild("by-file", "no", (500, 0), false).unwrap_err().to_string();
     assert!(error.contains("not in the order of their numbers"), "{error}");
     assert_eq!(events(&build("by-file", "copied", 500, true)), whole);

@@ -231,7 +231,7 @@ fn read_rows(
     let number_mask = (1 << outcome.plan.number_bits()) - 1;
     // Those that lack a required source, and the sources that are not expected.
     let (mut lacking, mut unexpected) = (BTreeSet::new(), BTreeSet::new());
-    file.fragments(frame, |WalkedFragment { key, row, source, bytes, is_expected }| {
+    file.fragments(frame, |WalkedFragment { key, row, source, bytes, is_expected, .. }| {
         if !is_expected {
             unexpected.insert((row, source));
         }

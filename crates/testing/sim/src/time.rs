@@ -7,6 +7,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | `plan` | sources, clocks, lies, the window and the rates that a seed makes |
+//! | `layouts` | what is declared of their packets, and how these are written |
 //! | `sender` | fragments, their stamps and their datagrams, and when these arrive |
 //! | `front_ends` | the sources that come over sessions, what they say, and what befalls them |
 //! | `world` | the run: clock, deliveries, agents |
@@ -16,6 +17,7 @@
 //! | `losses` | those of front-ends: what they dropped, and what was late |
 
 mod front_ends;
+mod layouts;
 mod losses;
 mod model;
 mod oracle;

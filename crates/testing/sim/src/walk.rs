@@ -140,6 +140,8 @@ pub struct WalkedFragment<'a> {
     pub bytes: Option<&'a [u8]>,
     /// Whether it was to be there.
     pub is_expected: bool,
+    /// Its own time, in ns, if there is a column of it.
+    pub time_ns: Option<u64>,
 }
 
 /// How far a source was decided.
@@ -405,6 +407,7 @@ impl WalkedFile {
             let validity = of("fragment_validity");
             let payload = of("fragment_payload").unwrap_or_default();
             let expected = of("fragment_expected");
+            let times = of("fragment_time");
             let has = |bits: &Vec<u8>, row: usize| bits[row / 8] & 1 << (row % 8) != 0;
             let mut offset = 0;
             for (row, &key) in keys.iter().enumerate() {
@@ -423,7 +426,8 @@ impl WalkedFile {
                 offset = end;
                 let is_expected = expected.as_ref().is_none_or(|bits| has(bits, row));
                 let bytes = is_valid.then_some(bytes);
-                f(WalkedFragment { key, row, source, bytes, is_expected });
+                let time_ns = times.as_ref().map(|times| u64_at(times, 8 * row));
+                f(WalkedFragment { key, row, source, bytes, is_expected, time_ns });
             }
             if offset != payload.len() {
                 return Err(format!("{} bytes of no fragment", payload.len() - offset));

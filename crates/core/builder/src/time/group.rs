@@ -78,6 +78,9 @@ pub struct Queues {
     taken: Vec<Taken>,
     pub(super) pieces: Pieces,
     remembered: Remembered,
+    /// By source, as they came, the last times that are not among the newest ones though they came
+    /// just now: of late fragments that are far behind, and of clocks out of step.
+    aside: Vec<VecDeque<i64>>,
     /// The end of the last events.
     end_ns: i64,
     pub bytes: u64,
@@ -131,6 +134,7 @@ impl Queues {
             taken: vec![taken; source_count],
             pieces: Pieces::new(time.fragments_max, source_count),
             remembered: Remembered::new(source_count),
+            aside: vec![VecDeque::new(); source_count],
             end_ns: i64::MIN,
             bytes: 0,
             count: 0,
@@ -238,7 +242,35 @@ impl Queues {
         if taken.is_open(ns) || ns > taken.closed_ns && self.follows_taken(index, ns, fragment) {
             return None;
         }
-        Some(if self.remembered.insert(index, ns) { Put::Late } else { Put::Repeated })
+        if self.aside[index].contains(&ns) {
+            return Some(Put::Repeated);
+        }
+        match self.remembered.insert(index, ns) {
+            Inserted::IsThere => return Some(Put::Repeated),
+            Inserted::Forgets(ns) => self.put_aside(index, ns),
+            Inserted::HasRoom => {}
+        }
+        Some(Put::Late)
+    }
+
+    /// Whether a fragment that is in no event, and has that time by its clock alone, is the first
+    /// of its source, as far as times are remembered.
+    pub fn set_aside(&mut self, index: usize, ns: i64) -> bool {
+        let queue = &self.queues[index];
+        let waits = queue.binary_search_by_key(&ns, Waiting::ns).is_ok();
+        if waits || self.aside[index].contains(&ns) || self.remembered.has(index, ns) {
+            return false;
+        }
+        self.put_aside(index, ns);
+        true
+    }
+
+    fn put_aside(&mut self, index: usize, ns: i64) {
+        let aside = &mut self.aside[index];
+        if aside.len() == REMEMBERED {
+            aside.pop_front();
+        }
+        aside.push_back(ns);
     }
 
     /// Puts a fragment behind those of its source that wait, unless that takes a closer look:
@@ -455,6 +487,15 @@ impl Taken {
     }
 }
 
+/// What became of a time that was to be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inserted {
+    IsThere,
+    HasRoom,
+    /// This one is not among the newest any more.
+    Forgets(i64),
+}
+
 /// By source, its newest times, ascending, to tell what is repeated from what is late.
 ///
 /// ```text
@@ -483,12 +524,39 @@ impl Remembered {
         self.counts[index] += 1;
     }
 
-    /// Inserts a time where it belongs; false if it is there.
+    /// Inserts a time where it belongs.
     #[cold]
-    fn insert(&mut self, index: usize, ns: i64) -> bool {
-        let count = self.counts[index];
-        let first = count.saturating_sub(REMEMBERED as u64);
-        let (mut place, mut end) = (first, count);
+    fn insert(&mut self, index: usize, ns: i64) -> Inserted {
+        let (count, place) = (self.counts[index], self.place(index, ns));
+        if self.is_at(index, place, ns) {
+            return Inserted::IsThere;
+        }
+        let first = self.first(index);
+        if count - first == REMEMBERED as u64 && place == first {
+            return Inserted::Forgets(ns);
+        }
+        let oldest = self.times[self.at(index, first)];
+        for number in (place..count).rev() {
+            let (from, to) = (self.at(index, number), self.at(index, number + 1));
+            self.times[to] = self.times[from];
+        }
+        let at = self.at(index, place);
+        self.times[at] = ns;
+        self.counts[index] += 1;
+        if count - first < REMEMBERED as u64 {
+            Inserted::HasRoom
+        } else {
+            Inserted::Forgets(oldest)
+        }
+    }
+
+    fn has(&self, index: usize, ns: i64) -> bool {
+        self.is_at(index, self.place(index, ns), ns)
+    }
+
+    /// The first of those that are not before a time.
+    fn place(&self, index: usize, ns: i64) -> u64 {
+        let (mut place, mut end) = (self.first(index), self.counts[index]);
         while place < end {
             let middle = place.midpoint(end);
             match self.times[self.at(index, middle)] < ns {
@@ -496,20 +564,16 @@ impl Remembered {
                 false => end = middle,
             }
         }
-        if place < count && self.times[self.at(index, place)] == ns {
-            return false;
-        }
-        // The oldest of all has left if they are full.
-        if place > first || count - first < REMEMBERED as u64 {
-            for number in (place..count).rev() {
-                let (from, to) = (self.at(index, number), self.at(index, number + 1));
-                self.times[to] = self.times[from];
-            }
-            let at = self.at(index, place);
-            self.times[at] = ns;
-            self.counts[index] += 1;
-        }
-        true
+        place
+    }
+
+    fn is_at(&self, index: usize, place: u64, ns: i64) -> bool {
+        place < self.counts[index] && self.times[self.at(index, place)] == ns
+    }
+
+    /// The oldest that is remembered.
+    fn first(&self, index: usize) -> u64 {
+        self.counts[index].saturating_sub(REMEMBERED as u64)
     }
 
     fn at(&self, index: usize, number: u64) -> usize {
@@ -522,7 +586,7 @@ impl Waiting {
         self.fragment.number.cast_signed()
     }
 
-    fn at(mut self, ns: i64) -> Self {
+    pub fn at(mut self, ns: i64) -> Self {
         self.fragment.number = ns.cast_unsigned();
         self
     }
@@ -534,5 +598,5 @@ fn lowest(times: &[i64]) -> i64 {
     times.iter().fold(i64::MAX, |lowest, &ns| lowest.min(ns))
 }
 
-/// How many times of a source are remembered.
+/// How many times of a source are remembered: of the newest ones, and of others as they came.
 const REMEMBERED: usize = 1_024;

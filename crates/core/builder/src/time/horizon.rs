@@ -26,6 +26,7 @@
 use std::collections::VecDeque;
 
 use super::clock::{Scale, TIME_END};
+use super::cluster::{Claiming, Cluster, closest, is_closer};
 use super::promises::Promises;
 use super::settings::TimeConfig;
 use super::voter::{Claim, Position, STUCK_REPEATS, Voter};
@@ -54,6 +55,15 @@ pub struct Held {
     pub ordinal: u64,
     /// The groups that it names.
     pub groups: u64,
+}
+
+/// A fragment whose time will not be known.
+#[derive(Clone, Copy, Debug)]
+pub struct GivenUp {
+    pub index: usize,
+    pub held: Held,
+    /// What its source's clock said, right or wrong.
+    pub claimed_ns: Option<i64>,
 }
 
 /// Where the times of a run begin anew.
@@ -88,7 +98,7 @@ pub struct Horizon {
     look_due_ns: u64,
     held: usize,
     /// Held fragments that are given up, until they are fetched.
-    given_up: Vec<(usize, Held)>,
+    given_up: Vec<GivenUp>,
 }
 
 impl Horizon {
@@ -309,15 +319,35 @@ impl Horizon {
 
     /// Gives up a claim and what is held of it.
     fn give_up(&mut self, index: usize) {
+        let claimed = self.claimed(index);
         let voter = &mut self.voters[index];
         voter.claim = None;
         self.held -= voter.held.len();
-        self.given_up.extend(voter.held.drain(..).map(|held| (index, held)));
+        let scale = voter.scale;
+        let given_up = |held: Held| {
+            let near = |it: Position| scale.after(&it.stamp, held.fragment.number, 0);
+            GivenUp { index, held, claimed_ns: claimed.and_then(near).map(|stamp| stamp.ns) }
+        };
+        self.given_up.extend(voter.held.drain(..).map(given_up));
     }
 
     /// Fragments whose time will not be known.
-    pub fn take_given_up(&mut self) -> Vec<(usize, Held)> {
+    pub fn take_given_up(&mut self) -> Vec<GivenUp> {
         std::mem::take(&mut self.given_up)
+    }
+
+    /// The newest time that a source claims, in the cycle in which it is nearest to the quorum's.
+    fn claimed(&self, index: usize) -> Option<Position> {
+        let (voter, newest) = (&self.voters[index], self.voters[index].claim?.newest);
+        let near = self.lead_ns.and_then(|lead_ns| voter.aligned(&newest, lead_ns));
+        Some(near.unwrap_or(newest))
+    }
+
+    /// What a source's clock says in a fragment for which there is no room.
+    #[cold]
+    pub fn claimed_ns(&self, index: usize, fragment: &Fragment) -> Option<i64> {
+        let Position { stamp, .. } = self.claimed(index)?;
+        Some(self.voters[index].scale.after(&stamp, fragment.number, 0)?.ns)
     }
 
     /// Looks at who is silent and who is in step, now and then.
@@ -403,8 +433,8 @@ impl Horizon {
 
     /// The ordinal of a source's first fragment that is held, or given up and not fetched.
     pub fn first_held(&self, index: usize) -> Option<u64> {
-        let given_up = self.given_up.iter().filter(|(one, _)| *one == index);
-        let given_up = given_up.map(|(_, held)| held.ordinal);
+        let given_up = self.given_up.iter().filter(|one| one.index == index);
+        let given_up = given_up.map(|one| one.held.ordinal);
         given_up.chain(self.voters[index].held.iter().map(|held| held.ordinal)).min()
     }
 
@@ -636,50 +666,6 @@ impl Horizon {
     pub fn is_in_order(&self, index: usize) -> bool {
         self.in_order[index]
     }
-}
-
-/// Claims near each other.
-#[derive(Clone, Debug)]
-pub struct Cluster {
-    pub lead_ns: i64,
-    pub lowest_ns: i64,
-    pub members: Vec<usize>,
-}
-
-/// A claim in the cycle in which it is nearest to another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Claiming {
-    lead_ns: i64,
-    lowest_ns: i64,
-    index: usize,
-}
-
-/// The largest set of these whose leads are within `skew_ns`, and of several the closest one, by
-/// their leads.
-fn closest(all: &mut [Claiming], skew_ns: u64) -> &[Claiming] {
-    all.sort_unstable();
-    let (mut best, mut first) = (0..0, 0);
-    for end in 1..=all.len() {
-        while span_ns(&all[first..end]) > skew_ns {
-            first += 1;
-        }
-        if is_closer(&all[first..end], &all[best.clone()]) {
-            best = first..end;
-        }
-    }
-    &all[best]
-}
-
-/// Whether a set is larger than another one, or as large and closer.
-fn is_closer(set: &[Claiming], other: &[Claiming]) -> bool {
-    let is_as_large = set.len() == other.len() && !set.is_empty();
-    set.len() > other.len() || is_as_large && span_ns(set) < span_ns(other)
-}
-
-/// How far the leads of a set are apart.
-fn span_ns(set: &[Claiming]) -> u64 {
-    let [first, .., last] = set else { return 0 };
-    last.lead_ns.abs_diff(first.lead_ns)
 }
 
 /// Values that agree before a claim is believed.

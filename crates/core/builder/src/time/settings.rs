@@ -13,7 +13,7 @@ pub enum WindowKind {
     Gap,
 }
 
-/// What becomes of fragments that are in no event.
+/// What becomes of fragments that are in no event, those of clocks out of step too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmatched {

@@ -540,7 +540,7 @@ fn a_source_out_of_step_is_shown_and_named() {
             0 => assert!(alarm("source_out_of_step").is_none()),
             9 => {
                 let text =
-                    "a is out of step: its numbers are not the others', its data are discarded";
+                    "a is out of step: its numbers are not the others', its data are in no event";
                 assert_eq!(alarm("source_out_of_step").map(|alarm| &*alarm.text), Some(text));
                 assert!(alarm("source_flooding").is_some());
                 let text = "recording with loss: a out of step: its numbers are not the others'; \

@@ -7,7 +7,7 @@
 //!    while one of them may be known to flood (`windows.rs`). What a clock said that lied may also
 //!    be in the cycle that is nearest to the time, into which the others put it.
 //! 3. Where no clock lied and every source was heard, rows are those of the model (`model.rs`),
-//!    with their keys and in their order.
+//!    with their keys and in their order, and the own times in them are those of the clocks.
 //! 4. Where most sources are honest, their events among themselves are those of the model without
 //!    the others, but near an opener's fragment that is not honest: that opens events as well. Not
 //!    those of short cycles that differ, which are put where a clock that lies may be.
@@ -70,7 +70,7 @@ pub fn rows(outcome: &Outcome<'_>) -> String {
     let mut text = String::new();
     match read(outcome) {
         Ok(rows) => {
-            for Row { key, flags, members } in rows {
+            for Row { key, flags, members, .. } in rows {
                 let of = |&(source, index): &Id| {
                     let sent = &outcome.sent[source][index];
                     format!(" s{source}/{index} at {} ({})", sent.ns, sent.lie_ns)
@@ -99,6 +99,8 @@ pub(super) struct Row {
     pub(super) key: u64,
     pub(super) flags: EventFlags,
     pub(super) members: Vec<Id>,
+    /// The first fragment of each source that is there, and its own time.
+    times: Vec<(Id, u64)>,
 }
 
 impl Row {
@@ -132,16 +134,17 @@ fn read(outcome: &Outcome<'_>) -> Result<Vec<Row>, String> {
                 key: row.key,
                 flags: EventFlags(row.flags),
                 members: Vec::new(),
+                times: Vec::new(),
             };
             rows.extend(of_frame.into_iter().map(row));
             let mut wrong = None;
             file.fragments(frame, |fragment| {
                 let Some(mut bytes) = fragment.bytes else { return };
-                let source = fragment.source;
-                let has_heads = outcome.plan.sources[source].has_heads();
+                let (source, mut time_ns) = (fragment.source, fragment.time_ns);
+                let head_bytes = outcome.plan.sources[source].head_bytes();
                 // The pieces of an event stand one behind the other.
                 loop {
-                    let index = identity(bytes, has_heads).map(|(_, number)| number as usize);
+                    let index = identity(bytes, head_bytes).map(|(_, number)| number as usize);
                     let sent = index.and_then(|at| Some((at, outcome.sent[source].get(at)?)));
                     let rest = sent
                         .and_then(|(at, sent)| Some((at, bytes.strip_prefix(&*sent.recorded)?)));
@@ -150,7 +153,9 @@ fn read(outcome: &Outcome<'_>) -> Result<Vec<Row>, String> {
                         wrong.get_or_insert(format!("source {source}, key {key}: not as sent"));
                         return;
                     };
-                    rows[first + fragment.row].members.push((source, index));
+                    let row = &mut rows[first + fragment.row];
+                    row.members.push((source, index));
+                    row.times.extend(time_ns.take().map(|ns| ((source, index), ns)));
                     bytes = rest;
                     if bytes.is_empty() {
                         return;
@@ -403,6 +408,12 @@ impl<'a> Check<'a> {
         }
         if rows.len() != expected.len() {
             return Err(format!("{} rows, the model says {}", rows.len(), expected.len()));
+        }
+        for &(id, own_ns) in self.rows.iter().flat_map(|row| &row.times) {
+            let ns = self.ns(id);
+            if i128::from(own_ns) != ns.max(0) {
+                return Err(format!("{id:?}: its own time is {own_ns}, its clock said {ns}"));
+            }
         }
         for source in 0..self.honest.len() {
             self.absences(source)?;

@@ -8,9 +8,9 @@ use catchment_fixtures::Random;
 use catchment_frame::{Codings, ColumnCoding, Pattern};
 use catchment_recorder::{MatchRule, RecorderConfig, SourceClock, SourceConfig, TimeRule};
 use catchment_wire::event_link::EventLink;
-use catchment_wire::layouts::{Block, Field, FieldKind, Layout, Layouts, Order, Recorded, Role};
 
 use super::front_ends::{self, TimeLog};
+use super::layouts::{LayoutPlan, Wanted};
 use super::{FAULTS, LIES};
 use crate::case::Case;
 use crate::fault::Fault;
@@ -45,16 +45,6 @@ pub struct TimeSource {
     pub payload_bytes_max: u64,
     /// What a front-end has of it, if it is no board.
     pub log: Option<TimeLog>,
-}
-
-/// What its packets are like.
-#[derive(Clone, Copy, Debug)]
-pub struct LayoutPlan {
-    pub is_big: bool,
-    /// Records in a packet at most; none: the packet is the fragment.
-    pub records: Option<u64>,
-    pub align: u32,
-    pub is_whole: bool,
 }
 
 /// What a clock says beside the time, from when to when.
@@ -196,9 +186,9 @@ struct Times {
 }
 
 impl TimeSource {
-    /// Whether its fragments are recorded with their heads.
-    pub fn has_heads(&self) -> bool {
-        self.layout.is_whole && self.log.is_none()
+    /// Bytes before the body that are recorded.
+    pub fn head_bytes(&self) -> usize {
+        if self.layout.is_whole && self.log.is_none() { self.layout.head } else { 0 }
     }
 
     /// Nanoseconds after which its clock wraps.
@@ -215,42 +205,6 @@ impl TimeSource {
         ns - cycles_ns((ns - to_ns + whole_ns / 2).div_euclid(whole_ns))
     }
 }
-
-impl LayoutPlan {
-    /// As a configuration declares it: docs/spec/layouts.md. What stands where is also written in
-    /// `sender.rs`, which does not read this.
-    pub fn declared(&self, bits: u32, rate_hz: u64) -> Layouts {
-        let is = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };
-        let constant = FieldKind::Equals(u64::from(MAGIC));
-        let constant = Field { at: 0, width: 4, bits: None, kind: constant };
-        let time = is(8, 8, Role::Time { rate_hz: Some(rate_hz) });
-        let time = Field { bits: Some([0, bits - 1]), ..time };
-        let length = is(6, 2, Role::Length { unit: 1, plus: 0 });
-        let block = Block {
-            head: HEAD_BYTES,
-            fields: vec![constant, is(4, 2, Role::Groups), length, time],
-            ..Block::default()
-        };
-        let order = if self.is_big { Order::Big } else { Order::Little };
-        let recorded = if self.is_whole { Recorded::Whole } else { Recorded::Body };
-        let (packet, records) = match self.records {
-            None => (block, Vec::new()),
-            Some(_) => {
-                let fields = vec![constant, is(4, 2, Role::Count)];
-                let packet = Block { head: PACKET_BYTES, fields, ..Block::default() };
-                (packet, vec![Block { align: self.align, ..block }])
-            }
-        };
-        let name = "board".to_owned();
-        let layout = Layout { name, is_stream: false, order, packet, records, recorded };
-        Layouts::new(layout).expect("a layout that can be")
-    }
-}
-
-/// The first word of packets and records, and the bytes of their heads.
-pub const MAGIC: u32 = 0x7132_5e01;
-pub const HEAD_BYTES: u32 = 16;
-pub const PACKET_BYTES: u32 = 8;
 
 /// A source that is dead for a while, and from when to when.
 fn dead(case: &Case, sources: usize, length_ns: u64) -> Option<(usize, u64, u64)> {
@@ -339,7 +293,7 @@ fn source(
         true => [0, 1, 2, 4][chance.index(4)],
         false => 0,
     };
-    let records = chance.below(2) == 0;
+    let has_records = chance.below(2) == 0;
     // What stands in a packet waits for the last of it.
     let most = timeout_ns / 16 / interval_ns;
     let most = if role == SourceRole::Sparse || period_ns.is_some() { 1 } else { most.min(5) };
@@ -362,11 +316,14 @@ fn source(
         log: None,
         noise: [0, 0, 20, 100][chance.index(4)],
         expected_in,
-        layout: LayoutPlan {
-            is_big: chance.below(2) == 0,
-            records: records.then(|| 1 + chance.below(most.max(1))),
-            align: [1, 8][chance.index(2)],
-            is_whole: chance.below(2) == 0,
+        layout: {
+            let wanted = Wanted {
+                names_groups: chance.below(2) == 0 || is_first && has_groups,
+                records: has_records.then(|| 1 + chance.below(most.max(1))),
+                has_fillers: chance.below(2) == 0,
+                is_whole: chance.below(2) == 0,
+            };
+            LayoutPlan::draw(&mut case.chance(&format!("layout {index}")), bits, wanted)
         },
         payload_bytes_max: [0, 100, 100, 4_000][chance.index(4)],
     }
@@ -435,7 +392,7 @@ fn of_base(source: &TimeSource, timeout_ns: u64) -> SourcePlan {
         in_parts: false,
         in_stream: false,
         log: source.log.map(|log| log.place),
-        big_endian: source.layout.is_big,
+        big_endian: false,
         // What says whose it is.
         payload_bytes_max: source.payload_bytes_max + 16,
         batch: source.layout.records.unwrap_or(1),
@@ -459,7 +416,7 @@ fn config(case: &Case, times: &Times, detector: &Detector<'_>) -> RecorderConfig
         };
         let config = SourceConfig {
             role: plan.role,
-            protocol: Arc::new(plan.layout.declared(plan.bits, plan.rate_hz)),
+            protocol: Arc::new(plan.layout.declared(plan.rate_hz)),
             fragment_bytes_max: plan.payload_bytes_max + 100,
             expected_in: plan.expected_in,
             clock: SourceClock { offset_ns: -plan.error_ns, reorder_ns, lag_ns: None },

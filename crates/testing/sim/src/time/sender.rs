@@ -1,12 +1,13 @@
 //! What sources send: fragments, what their clocks say of them, and datagrams as their layouts
-//! declare them, encoded here; and when the network delivers these.
+//! declare them; and when the network delivers these.
 
 use std::collections::BTreeMap;
 
 use catchment_fixtures::Random;
 
 use super::front_ends::{self, Said};
-use super::plan::{HEAD_BYTES, Lie, MAGIC, PACKET_BYTES, RUN_NS, TimePlan, TimeSource};
+use super::layouts::{Stamp, Written, check_decoded};
+use super::plan::{Lie, RUN_NS, TimePlan, TimeSource};
 use crate::detector::Packet;
 use crate::fault::Fault;
 
@@ -25,7 +26,7 @@ pub struct Sent {
     pub recorded: Vec<u8>,
     /// Since the run's begin.
     pub at_ns: u64,
-    record: Vec<u8>,
+    written: Written,
 }
 
 /// A packet's arrival.
@@ -46,6 +47,8 @@ pub struct Traffic {
     /// The same of what front-ends have.
     pub said: Vec<Said>,
     pub happened: BTreeMap<Fault, u64>,
+    /// The first packet that is not decoded as it was written.
+    pub wrong: Option<String>,
 }
 
 /// A trigger: when, and the groups that take part.
@@ -105,6 +108,7 @@ impl Traffic {
     fn fragments(&mut self, plan: &TimePlan, index: usize, moments: &[Trigger]) -> Vec<Sent> {
         let source = &plan.sources[index];
         let mut chance = plan.base.case.chance(&format!("payload {index}"));
+        let mut noise = plan.base.case.chance(&format!("words {index}"));
         let mut sent: Vec<Sent> = Vec::new();
         let (mut last, mut cycles) = (None, 0);
         for &Trigger { at_ns, groups } in moments {
@@ -135,11 +139,18 @@ impl Traffic {
             last = Some(ticks);
             let ns = (ticks * NS_PER_S).div_euclid(i128::from(source.rate_hz));
             let ns = ns - i128::from(source.error_ns);
-            let body = body(index, sent.len(), source, &mut chance);
-            let record = record(source, (ticks as u64, groups), &body, &mut chance);
-            let recorded = if source.has_heads() { record.clone() } else { body };
+            let mut body = body(index, sent.len(), source, &mut chance);
             let key = ticks as u64;
-            sent.push(Sent { ns, groups, lie_ns, key, recorded, at_ns, record });
+            let (written, recorded) = match source.log {
+                Some(_) => (Written::default(), body),
+                None => {
+                    let stamp = Stamp { ticks: key, groups };
+                    let written = source.layout.write(stamp, &mut body, &mut noise);
+                    let recorded = source.layout.recorded(&written, &body);
+                    (written, recorded)
+                }
+            };
+            sent.push(Sent { ns, groups, lie_ns, key, recorded, at_ns, written });
         }
         sent
     }
@@ -151,6 +162,8 @@ impl Traffic {
         let network = &plan.base.network;
         let steady_ns = chance.below(network.delay_ns);
         let batch = source.layout.records.unwrap_or(1);
+        let layouts = source.layout.declared(source.rate_hz);
+        let mut noise = plan.base.case.chance(&format!("records {index}"));
         let wait_ns = 2 * batch * plan.interval_ns;
         let mut first = 0;
         while first < sent.len() {
@@ -159,7 +172,14 @@ impl Traffic {
             let count = rest.partition_point(|one| one.at_ns <= until_ns);
             let is_full = count as u64 == batch;
             let sent_ns = if is_full { rest[count - 1].at_ns } else { until_ns };
-            let bytes = packet(source, &rest[..count]);
+            let of_packet = || rest[..count].iter();
+            let written = of_packet().map(|one| &one.written);
+            let (bytes, skipped) = source.layout.packet(written, &mut noise);
+            let stamp = |one: &Sent| Stamp { ticks: one.key, groups: one.groups };
+            let said = of_packet().map(|one| (stamp(one), &one.recorded[..]));
+            if let Err(why) = check_decoded(&layouts, (&bytes, skipped), said) {
+                self.wrong.get_or_insert(format!("source {index}: {why}"));
+            }
             let fragments = first..first + count;
             first += count;
             let mut late_ns = source.lag_ns;
@@ -285,61 +305,12 @@ fn body(index: usize, number: usize, source: &TimeSource, chance: &mut Random) -
     body
 }
 
-/// The source and the number in recorded bytes, if there are any.
-pub fn identity(recorded: &[u8], is_whole: bool) -> Option<(u64, u64)> {
-    let body = recorded.get(if is_whole { HEAD_BYTES as usize } else { 0 }..)?;
+/// The source and the number in recorded bytes, if there are any, behind a head of so many.
+pub fn identity(recorded: &[u8], head_bytes: usize) -> Option<(u64, u64)> {
+    let body = recorded.get(head_bytes..)?;
     let (number, body) = body.split_first_chunk::<8>()?;
     let (source, _) = body.split_first_chunk::<8>()?;
     Some((u64::from_le_bytes(*source), u64::from_le_bytes(*number)))
-}
-
-/// A record, or a packet that is one: word, groups, length, time, body.
-fn record(
-    source: &TimeSource,
-    (ticks, groups): (u64, u64),
-    body: &[u8],
-    chance: &mut Random,
-) -> Vec<u8> {
-    let is_big = source.layout.is_big;
-    let mut bytes = word(u64::from(MAGIC), 4, is_big);
-    bytes.extend(word(groups, 2, is_big));
-    bytes.extend(word(u64::from(HEAD_BYTES) + body.len() as u64, 2, is_big));
-    // What stands beside the time's bits is no part of it.
-    let beside = match source.bits {
-        64 => 0,
-        bits => chance.next_u64() << bits,
-    };
-    let mask = u64::MAX >> (64 - source.bits);
-    bytes.extend(word(ticks & mask | beside, 8, is_big));
-    bytes.extend(body);
-    bytes
-}
-
-/// A packet with these fragments.
-fn packet(source: &TimeSource, sent: &[Sent]) -> Vec<u8> {
-    if source.layout.records.is_none() {
-        return sent[0].record.clone();
-    }
-    let is_big = source.layout.is_big;
-    let mut bytes = word(u64::from(MAGIC), 4, is_big);
-    bytes.extend(word(sent.len() as u64, 2, is_big));
-    bytes.resize(PACKET_BYTES as usize, 0);
-    let align = source.layout.align as usize;
-    for one in sent {
-        let begin = bytes.len();
-        bytes.extend(&one.record);
-        bytes.resize(begin + one.record.len().next_multiple_of(align), 0);
-    }
-    bytes
-}
-
-fn word(value: u64, width: usize, is_big: bool) -> Vec<u8> {
-    let bytes = value.to_le_bytes();
-    let mut bytes = bytes[..width].to_vec();
-    if is_big {
-        bytes.reverse();
-    }
-    bytes
 }
 
 const NS_PER_S: i128 = 1_000_000_000;

@@ -70,10 +70,13 @@ struct World<'a> {
 /// # Errors
 /// An agent panicked, or something waits without end.
 pub fn run(plan: &TimePlan, is_traced: bool) -> Result<Outcome<'_>, (String, Trace)> {
-    let Traffic { sent, deliveries, said, happened } = Traffic::of(plan);
+    let Traffic { sent, deliveries, said, happened, wrong } = Traffic::of(plan);
     let said_ns = said.last().map_or(RUN_NS, |one| one.at_ns);
     let last_ns = deliveries.last().map_or(RUN_NS, |one| one.at_ns).max(said_ns);
     let mut trace = Trace::new(is_traced);
+    if let Some(wrong) = wrong {
+        return Err((wrong, trace));
+    }
     let files = MemoryFiles::default();
     let done = caught(|| {
         let clock = VirtualClock::at(BEGIN_NS);

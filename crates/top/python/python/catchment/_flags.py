@@ -21,6 +21,7 @@ class EventFlag(enum.IntFlag):
     BAD_CHECKSUM = 64
     """The checksum of a fragment is not that of its bytes."""
     UNMATCHED = 128
-    """By time: one fragment that is in no event, as a row of its own."""
+    """By time: one fragment that is in no event, as a row of its own. With LATE: its source's
+    clock was out of step, and the fragment's time is only what that clock said."""
     LATE = 256
     """By time: one fragment that came after its event was closed, as a row of its own."""
