@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use catchment_frame::{LocationKind, RunLocation};
 use catchment_model::{Entry, RunId};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -42,7 +42,7 @@ impl Catalog {
         let sql = "SELECT runs.number FROM runs JOIN locations ON locations.run = runs.number \
             WHERE runs.id = ?1 AND locations.kind = ?2 AND locations.address = ?3 \
             AND locations.name = ?4 ORDER BY runs.number DESC LIMIT 1";
-        let values = params![id.to_string(), LocationKind::Spill.name(), spill, name];
+        let values = (id.to_string(), LocationKind::Spill.name(), spill, name);
         let found = |connection: &Connection| {
             connection.query_row(sql, values, |row| row.get(0)).optional()
         };

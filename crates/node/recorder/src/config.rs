@@ -645,7 +645,7 @@ mod tests {
             config.targets = vec![TargetConfig { spill: spill.clone(), ..target }];
             assert_eq!(config.buffer_bytes() - before, expected);
             config.memory_bytes = config.memory_bytes_min();
-            assert_eq!(config.check_values(), Ok(()));
+            config.check_values().unwrap();
             config.memory_bytes -= 8;
             let refused = config.check_values().unwrap_err().to_string();
             let words = format!("{} for frames read back from spills", Bytes(expected));

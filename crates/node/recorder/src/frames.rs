@@ -31,6 +31,7 @@ use crate::config::{RecorderConfig, SourceConfig};
 use crate::frame_counts::{ChannelCounts, SourceCounts};
 use crate::judge::{Judge, Judged};
 use crate::live::Live;
+use crate::live_target::LiveTarget;
 use crate::pool::ChunkPool;
 use crate::tape::{SourceCount, SourcePosition};
 use crate::target_queue::{Admitted, TargetQueue};
@@ -436,7 +437,12 @@ impl Frames {
         // Cuts of channels have no closed key: that of the run is one of events.
         let closed_key = cut.decided.closed_key;
         if self.stated[0].position < closed_key || closed_key == 0 && !positions.is_empty() {
-            let now = [closed_key, live.frames_settled()];
+            // What is in a spill alone is durable, and not in its place yet. In this order: it was
+            // shown there before it was settled.
+            let settled = live.frames_settled();
+            let required = self.live.targets.iter().filter(|target| target.required);
+            let spilled = required.map(LiveTarget::spilled_from).min().unwrap_or(u64::MAX);
+            let now = [closed_key, settled.min(spilled)];
             for (stated, now) in self.stated.iter_mut().zip(now) {
                 if stated.position < now {
                     stated.position = now;

@@ -131,7 +131,7 @@ pub use sizes::Sizes;
 pub use spill::SpillConfig;
 pub use spill::forward::{Forwarding, SpillState};
 pub use spill::forwarded::{EnterForwarded, Forwarded};
-pub use spill_counts::SpillReport;
+pub use spill_counts::{HandedOver, SpillReport};
 pub use standby::{Standby, Standing};
 pub use store_nodes::NodeShare;
 pub use target_config::{NodeConfig, Place, TargetConfig};

@@ -142,6 +142,11 @@ impl LiveTarget {
         }
     }
 
+    /// Frames below that number are not in its spill alone.
+    pub(crate) fn spilled_from(&self) -> u64 {
+        self.spill.as_ref().map_or(u64::MAX, |spill| spill.spilled_from())
+    }
+
     /// Whether it keeps frames.
     pub(crate) fn keeps(&self) -> bool {
         self.place != Place::None

@@ -407,6 +407,11 @@ impl Spill {
         Some(self.lock.doubt?.max(self.first()?))
     }
 
+    /// Shows from which number on frames may be here alone: before they count as durable.
+    fn show_first(&self) {
+        self.counts.set_first(self.files.values().map(|file| file.first).min());
+    }
+
     /// The number of its first frame.
     fn first(&self) -> Option<u64> {
         self.files.values().next().map(|file| file.first)
@@ -565,6 +570,7 @@ impl Spill {
             (file.frames, file.end) = (file.frames + 1, frame.end());
             self.counts.spilled(1, frame.bytes());
         }
+        self.show_first();
         if self.writer.file_bytes().is_some_and(|bytes| bytes >= self.file_bytes) {
             // If it cannot be closed, what was synced can be read nevertheless.
             let _left = self.close();

@@ -5,8 +5,10 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::time::Instant;
 
 use catchment_telemetry::Clock;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::store_target::STUCK_NS;
@@ -23,8 +25,9 @@ pub(crate) struct SpillCounts {
     files_damaged: AtomicU64,
     frames_waiting: AtomicU64,
     bytes_waiting: AtomicU64,
-    frames_handed_over: AtomicU64,
-    bytes_handed_over: AtomicU64,
+    handed_over: Mutex<Option<HandedOver>>,
+    /// One above the lowest number of frames in the spill's files; 0: there are none.
+    above_first: AtomicU64,
     is_refusing: AtomicBool,
     /// Bytes of frames that were read to be forwarded, of all spills of the program.
     bytes_read: Arc<AtomicU64>,
@@ -56,6 +59,17 @@ impl Drop for DiskCall {
     }
 }
 
+/// What waited when a run ended, and is forwarded, and counted, by others from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandedOver {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// When.
+    pub at: Instant,
+}
+
 /// The same, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SpillReport {
@@ -81,6 +95,9 @@ pub struct SpillReport {
     pub waits_ns: u64,
     /// Whether it had no room, or its disk refused, when frames were to go there last.
     pub is_refusing: bool,
+    /// Of a run that has ended: what waited then, if anything.
+    #[serde(skip)]
+    pub handed_over: Option<HandedOver>,
 }
 
 impl SpillCounts {
@@ -124,6 +141,7 @@ impl SpillCounts {
             bytes_waiting: self.bytes_waiting.load(Relaxed),
             waits_ns: self.waits_ns(),
             is_refusing: self.is_refusing(),
+            handed_over: *self.handed_over.lock(),
         }
     }
 
@@ -137,6 +155,16 @@ impl SpillCounts {
 
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.bytes_waiting.load(Relaxed)
+    }
+
+    /// The lowest number of frames in the spill's files, which may be nowhere else.
+    pub(crate) fn set_first(&self, first: Option<u64>) {
+        self.above_first.store(first.map_or(0, |first| first.saturating_add(1)), Release);
+    }
+
+    /// Frames below that number are not in the spill alone.
+    pub(crate) fn spilled_from(&self) -> u64 {
+        self.above_first.load(Acquire).checked_sub(1).unwrap_or(u64::MAX)
     }
 
     /// Frames are durable in the spill.
@@ -170,14 +198,14 @@ impl SpillCounts {
 
     /// What waits here is another's from now on.
     pub(crate) fn hand_over(&self, frames: u64, bytes: u64) {
+        let at = Instant::now();
+        *self.handed_over.lock() = (frames > 0).then_some(HandedOver { frames, bytes, at });
         self.left(frames, bytes);
-        self.frames_handed_over.fetch_add(frames, Relaxed);
-        self.bytes_handed_over.fetch_add(bytes, Relaxed);
     }
 
     /// Frames that waited when another took them over, and the bytes of their files.
     pub(crate) fn handed_over(&self) -> (u64, u64) {
-        (self.frames_handed_over.load(Relaxed), self.bytes_handed_over.load(Relaxed))
+        self.handed_over.lock().map_or((0, 0), |one| (one.frames, one.bytes))
     }
 
     /// So much waits here no more.
@@ -221,6 +249,7 @@ impl SpillReport {
             bytes_waiting: self.bytes_waiting + other.bytes_waiting,
             waits_ns: self.waits_ns.max(other.waits_ns),
             is_refusing: self.is_refusing || other.is_refusing,
+            handed_over: None,
         }
     }
 }

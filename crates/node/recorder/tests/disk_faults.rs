@@ -13,8 +13,8 @@ use catchment_fixtures::{SmallDisk, wait_while};
 use catchment_frame::FileReader;
 use catchment_model::Entry;
 use catchment_recorder::{
-    EnterForwarded, Forwarding, Recorder, RecorderConfig, RunSummary, Snapshot, SpillConfig, State,
-    TargetConfig, TargetSnapshot,
+    EnterForwarded, Forwarded, Forwarding, Recorder, RecorderConfig, RunSummary, Snapshot,
+    SpillConfig, State, TargetConfig, TargetSnapshot,
 };
 use catchment_storage::{Run, Verdict, audit, recompute, verify};
 use support::detector::{Detector, assert_readable, in_fault, small_frames};
@@ -209,7 +209,7 @@ fn what_a_folder_shows_at_the_end_without_having_confirmed_it_is_forwarded_never
     detector.wait(|recorder| is_told_of_a_fault(&recorder.snapshot()));
     // All that the folder has not confirmed is in the spill then.
     let summary = detector.stop();
-    let enter: EnterForwarded = Arc::new(|_| Ok(true));
+    let enter: EnterForwarded = Arc::new(|_: &Forwarded| Ok(true));
     let forwarding = Forwarding::start(&config, &Arc::default(), &enter).unwrap();
     wait_while(|| std::fs::read_dir(folder.path().join("spill")).unwrap().next().is_some());
     drop(forwarding);

@@ -1,6 +1,10 @@
 //! What is said of targets that take nothing, and of their spills.
 
-use catchment_recorder::{Counts, Fill, SpillConfig, SpillReport, TargetConfig};
+use std::time::{Duration, Instant};
+
+use catchment_recorder::{
+    Counts, Fill, HandedOver, SpillConfig, SpillReport, SpillState, TargetConfig,
+};
 use catchment_watch::{Alarm, AlarmState, Level};
 
 use super::tests::{Rig, config, reading, target};
@@ -127,6 +131,31 @@ fn a_spill_that_takes_nothing_either_leaves_frames_in_memory() {
     rig.snapshot.targets[0].spill = Some(spill);
     receives(&mut rig);
     assert_eq!(rig.targets[0].state, "away");
+}
+
+#[test]
+fn what_a_run_has_left_in_its_spill_is_shown_until_it_counts_among_what_is_left() {
+    let mut rig = spilling();
+    let at = Instant::now();
+    let handed_over = Some(HandedOver { frames: 3, bytes: 100, at });
+    rig.snapshot.targets[0].spill = Some(SpillReport { handed_over, ..SpillReport::default() });
+    let shown = |looked, frames_waiting, bytes_waiting| {
+        let counts = SpillReport { frames_waiting, bytes_waiting, ..SpillReport::default() };
+        let left = SpillState {
+            target: "raid".to_owned(),
+            folder: "/spill".into(),
+            node: "/raid".to_owned(),
+            bytes_max: 1_000,
+            counts,
+            looked,
+            problems: Vec::new(),
+        };
+        let spill = targets::spills(vec![left], Some(&rig.snapshot)).remove(0);
+        (spill.frames_waiting, spill.bytes_waiting)
+    };
+    let before = at.checked_sub(Duration::from_nanos(1));
+    assert_eq!([shown(None, 0, 0), shown(before, 2, 50)], [(3, 100), (5, 150)]);
+    assert_eq!([shown(Some(at), 5, 150), shown(Some(at), 0, 0)], [(5, 150), (0, 0)]);
 }
 
 #[test]

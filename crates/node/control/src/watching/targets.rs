@@ -6,8 +6,8 @@ use catchment_catalog::TargetSource;
 use catchment_model::units::Bytes;
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{
-    Fill, FolderSnapshot, NodeConfig, NodeShare, Place, RunSummary, Snapshot, SpillState, State,
-    TargetSnapshot,
+    Fill, FolderSnapshot, HandedOver, NodeConfig, NodeShare, Place, RunSummary, Snapshot,
+    SpillState, State, TargetSnapshot,
 };
 use catchment_watch::{Rates, Run, Untaken, words_of_time};
 
@@ -71,7 +71,13 @@ pub(crate) fn spills(left: Vec<SpillState>, snapshot: Option<&Snapshot>) -> Vec<
     let spill = |left: SpillState| {
         let of_run = targets().find(|target| target.name == left.target);
         let of_run = of_run.and_then(|target| target.spill).unwrap_or_default();
-        let all = left.counts.with(&of_run);
+        let mut all = left.counts.with(&of_run);
+        // What the run has left counts there once the folder was looked through.
+        let is_new = |one: &HandedOver| left.looked.is_none_or(|looked| looked < one.at);
+        if let Some(new) = of_run.handed_over.filter(is_new) {
+            all.frames_waiting += new.frames;
+            all.bytes_waiting += new.bytes;
+        }
         api::Spill {
             target: left.target,
             folder: left.folder.display().to_string(),

@@ -51,6 +51,7 @@ impl Spill {
         }
         self.retry_at_ns = 0;
         done.into_iter().for_each(|index| self.remove_file(index, &mut warnings));
+        self.show_first();
         warnings
     }
 

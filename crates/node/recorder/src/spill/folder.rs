@@ -7,8 +7,9 @@
 //! is synced in the folder: if that fails, what was not synced is cut off, and forwarded again.
 //! What the folder shows although it failed to make it durable, as the spill says, is written
 //! again, and counts once. A folder that has less than what was there when the frames were spilled
-//! gets nothing: the hole would stay. Nor does one whose file system has no locks, of a run that
-//! ended while the folder hung: its disk may write there still.
+//! gets nothing: the hole would stay. One of which not even the first file's header was written
+//! gets all from the spill, which has the header, too. Nothing is forwarded where the file system
+//! has no locks, of a run that ended while the folder hung: its disk may write there still.
 //!
 //! Calls take as long as the disk does, on the thread of this spill.
 
@@ -21,7 +22,9 @@ use catchment_disk::{append_lines, list_files, open_regular};
 use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine};
 use catchment_model::{Entry, Ledger};
 use catchment_runner::SystemEntropy;
-use catchment_storage::{Interrupted, Resumable, ResumedPlace, RunPlace, StorageError};
+use catchment_storage::{
+    FileRepair, Interrupted, Outcome, Resumable, ResumedPlace, RunPlace, StorageError,
+};
 
 use super::backlog::AllRead;
 use super::writer::SpillWriter;
@@ -35,7 +38,7 @@ const SYNC_BYTES: u64 = 16 << 20;
 const LOCKED_NS: u64 = 30_000_000_000;
 const LOCKED_POLL_NS: u64 = 200_000_000;
 
-type Outcome = (usize, Option<Result<(), String>>);
+type Step = (usize, Option<Result<(), String>>);
 
 /// A stream that is forwarded to a folder.
 pub(super) struct ToFolder {
@@ -99,7 +102,7 @@ impl ToFolder {
     }
 
     /// Forwards some frames. Returns how much was done, and the outcome at the end.
-    pub(super) fn forward(&mut self, now_ns: u64, say: &mut dyn FnMut(String)) -> Outcome {
+    pub(super) fn forward(&mut self, now_ns: u64, say: &mut dyn FnMut(String)) -> Step {
         let done = match self.files.take() {
             None if now_ns < self.open_at_ns => return (0, None),
             None => match self.check_locks().map(|()| self.open()) {
@@ -108,6 +111,9 @@ impl ToFolder {
                 Ok(Err(StorageError::BeingRecorded { .. })) if self.may_be_locked(now_ns) => {
                     self.open_at_ns = now_ns + LOCKED_POLL_NS;
                     return (0, None);
+                }
+                Ok(Err(StorageError::NoFiles { .. })) if self.clear_unbegun() => {
+                    self.begin_first().map(|files| (files, false))
                 }
                 Ok(Err(error)) => Err(error.to_string()),
                 Ok(Ok(left)) => self.begin_behind(left).map(|files| (files, false)),
@@ -192,6 +198,33 @@ impl ToFolder {
             return Err(StorageError::no_files(self.folder.clone()));
         }
         found.take()
+    }
+
+    /// Whether the spill has the run from its first frame on, and the folder nothing: files that
+    /// were made there, and never begun, are removed.
+    fn clear_unbegun(&self) -> bool {
+        let spill = &self.backlog.spill;
+        if spill.begins_at().is_none_or(|first| first > spill.identity().begins) {
+            return false;
+        }
+        let files = match catchment_storage::repair(&self.folder) {
+            Ok(report) => report.files,
+            Err(StorageError::NoFiles { .. }) => return true,
+            Err(_) => return false,
+        };
+        // If it cannot be removed, the folder stays as it is.
+        let is_removed = |file: &FileRepair| std::fs::remove_file(&file.path).is_ok();
+        files.iter().all(|file| file.outcome == Outcome::Blank) && files.iter().all(is_removed)
+    }
+
+    /// Begins the run's first file.
+    fn begin_first(&mut self) -> Result<Files, String> {
+        let header = self.backlog.spill.stream_header().map_err(|error| error.to_string())?;
+        let begins = self.backlog.spill.identity().begins;
+        self.durable = begins;
+        self.backlog.go_on_at(begins, None);
+        let before = Ledger::new(header.schema.sources.len());
+        Ok(Files { shown: begins, ..Files::behind(header, before) })
     }
 
     /// Goes on behind what the folder has.

@@ -14,16 +14,17 @@
 //! The folder of a stream is removed once the run's record says what was forwarded: a program that
 //! is killed before leaves it to the next, which has nothing to send, and says it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use catchment_agent::{Agent, Entropy as _, Work};
-use catchment_disk::list_folder;
-use catchment_frame::{DealtPart, FileFrames};
+use catchment_disk::{ReadFile, list_folder};
+use catchment_frame::{DealtPart, FileFrames, FileReader};
 use catchment_net::Dialer;
 use catchment_runner::{Idle, Plan, Sleep, SystemEntropy, ThreadEvents, Threads};
 use catchment_sender::{StreamConfig, StreamSession};
@@ -34,7 +35,7 @@ use super::dealt::Dealt;
 use super::folder::ToFolder;
 use super::forwarded::{EnterForwarded, Forwarded};
 use super::{
-    Backlog, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder,
+    Backlog, FileName, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder,
     removed_words,
 };
 use crate::config::RecorderConfig;
@@ -72,8 +73,11 @@ pub struct SpillState {
     pub node: String,
     /// The most bytes in it.
     pub bytes_max: u64,
-    /// What was left by earlier runs, and forwarded since the program began.
+    /// What was left by earlier runs, and forwarded since the program began. What waits is that of
+    /// all streams which are left, whether one is forwarded now, waits for its turn, or failed.
     pub counts: SpillReport,
+    /// When the folder was looked through last: what was left there before is counted.
+    pub looked: Option<Instant>,
     /// What somebody has to look at.
     pub problems: Vec<String>,
 }
@@ -86,7 +90,16 @@ struct Watched {
     /// Bytes of a file in a folder before the next is begun.
     file_bytes: u64,
     counts: Arc<SpillCounts>,
+    left: Mutex<Left>,
     problems: Mutex<Problems>,
+}
+
+/// What waits in streams of which none is forwarded now, and when that was looked for.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    frames: u64,
+    bytes: u64,
+    looked: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -123,6 +136,7 @@ impl Forwarding {
                 place: target.place.clone(),
                 file_bytes: config.write.file_bytes,
                 counts: Arc::new(SpillCounts::forwarding(bytes)),
+                left: Mutex::default(),
                 problems: Mutex::default(),
             });
             let forwarder = Forwarder {
@@ -132,6 +146,7 @@ impl Forwarding {
                 left_alone: Vec::new(),
                 sending: None,
                 before: SpillReport::default(),
+                waiting: BTreeMap::new(),
                 done: Vec::new(),
                 enter: Arc::clone(enter),
             };
@@ -149,12 +164,16 @@ impl Forwarding {
     pub fn snapshot(&self) -> Vec<SpillState> {
         let state = |watched: &Arc<Watched>| {
             let problems = watched.problems.lock();
+            let (left, mut counts) = (*watched.left.lock(), watched.counts.read());
+            counts.frames_waiting += left.frames;
+            counts.bytes_waiting += left.bytes;
             SpillState {
                 target: watched.target.clone(),
                 folder: watched.config.folder.clone(),
                 node: watched.place.shown(),
                 bytes_max: watched.config.bytes_max,
-                counts: watched.counts.read(),
+                counts,
+                looked: left.looked,
                 problems: problems.all().cloned().collect(),
             }
         };
@@ -214,6 +233,8 @@ struct Forwarder {
     sending: Option<Sending>,
     /// What was counted when that was taken.
     before: SpillReport,
+    /// Frames of each stream that is not forwarded now, and bytes of its files.
+    waiting: BTreeMap<PathBuf, (u64, u64)>,
     /// Streams of which everything is forwarded, and what their runs' records do not say yet.
     done: Vec<(Spill, Forwarded)>,
     enter: EnterForwarded,
@@ -259,9 +280,11 @@ impl Progress {
 impl Forwarder {
     /// Looks at the folders of the spill, and takes the first stream that can be forwarded.
     fn look(&mut self, now_ns: u64) {
-        let _call = self.watched.counts.call();
-        self.left_alone.retain(|(_, until_ns, _)| *until_ns > now_ns);
+        // What this waits for is not the spill's disk.
         let mut present = self.enter_done(now_ns);
+        let _call = self.watched.counts.call();
+        let (looked, known) = (Instant::now(), std::mem::take(&mut self.waiting));
+        self.left_alone.retain(|(_, until_ns, _)| *until_ns > now_ns);
         let root = &self.watched.config.folder;
         let entries = match list_folder(root) {
             Ok(entries) => entries,
@@ -280,10 +303,14 @@ impl Forwarder {
             }
             if let Some((_, _, why)) = self.left_alone.iter().find(|one| one.0 == entry.path) {
                 present.push(why.clone());
+                self.waits(entry.path, &known);
                 continue;
             }
-            // A stream, which has to wait for its turn.
+            // A stream, which has to wait for its turn, or that of a run that is on.
             if self.sending.is_some() && entry.path.join(LOCK_NAME).exists() {
+                if matches!(StreamLock::find(&entry.path), Ok(Found::Stream(_))) {
+                    self.waits(entry.path, &known);
+                }
                 continue;
             }
             let before = self.watched.counts.read();
@@ -298,13 +325,34 @@ impl Forwarder {
                 Err(why) => {
                     let why = format!("{} is not forwarded: {why}", entry.path.display());
                     present.push(why.clone());
-                    self.left_alone.push((entry.path, now_ns + RETRY_NS, why));
+                    self.left_alone.push((entry.path.clone(), now_ns + RETRY_NS, why));
+                    self.waits(entry.path, &known);
                 }
             }
         }
+        let sum = |of: fn(&(u64, u64)) -> u64| self.waiting.values().map(of).sum();
+        let (frames, bytes) = (sum(|one| one.0), sum(|one| one.1));
+        *self.watched.left.lock() = Left { frames, bytes, looked: Some(looked) };
         present.extend(foreign);
         present.truncate(PROBLEMS_MAX);
         self.watched.problems.lock().present = present;
+    }
+
+    /// Counts what waits in a stream, unless that is known.
+    fn waits(&mut self, folder: PathBuf, known: &BTreeMap<PathBuf, (u64, u64)>) {
+        let entries = list_folder(&folder).unwrap_or_default().into_iter();
+        let files = entries.filter(|entry| FileName::of(&entry.path).is_some());
+        let files: Vec<_> = files.map(|entry| (entry.path, entry.bytes)).collect();
+        let bytes = files.iter().map(|(_, bytes)| bytes).sum();
+        let count = |path: &PathBuf| {
+            let reader = FileReader::open(ReadFile::open(path).ok()?).ok()?;
+            Some(reader.frames().len() as u64)
+        };
+        let frames = match known.get(&folder) {
+            Some(&(frames, before)) if before == bytes => frames,
+            _ => files.iter().filter_map(|(path, _)| count(path)).sum(),
+        };
+        self.waiting.insert(folder, (frames, bytes));
     }
 
     fn take(&self, folder: &std::path::Path) -> Result<Taken, String> {

@@ -70,6 +70,7 @@ impl Spill {
         let mut records = Vec::new();
         encode_ledger_total(increments, &mut records);
         let (info, columns_max) = (FrameInfo { origin, ..info }, columns.len() as u32);
-        Outgoing { info, item: None, columns_max, bytes_max: 0, columns, ledger: Some(records) }
+        let bytes_max = columns.iter().map(|one| one.column.done.stored_bytes() as u64).sum();
+        Outgoing { info, item: None, columns_max, bytes_max, columns, ledger: Some(records) }
     }
 }

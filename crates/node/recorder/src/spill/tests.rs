@@ -74,6 +74,18 @@ fn lost(counts: &SpillCounts) -> [u64; 2] {
 }
 
 #[test]
+fn frames_are_in_the_spill_alone_from_the_first_one_of_its_files_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = Arc::<SpillCounts>::default();
+    assert_eq!(counts.spilled_from(), u64::MAX);
+    let mut spill = spilled(folder.path(), &counts);
+    for (durable, expected) in [(0, 1), (9, 1), (10, 12), (15, 20), (21, u64::MAX)] {
+        assert_eq!(spill.remove_below(durable, 0), Vec::<String>::new());
+        assert_eq!(counts.spilled_from(), expected, "{durable}");
+    }
+}
+
+#[test]
 fn numbers_between_those_of_a_removed_file_are_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let counts = Arc::<SpillCounts>::default();

@@ -2,7 +2,7 @@
 
 use catchment_disk::ReadFile;
 use catchment_frame::FileReader;
-use catchment_recorder::{EnterForwarded, Forwarding, SpillConfig};
+use catchment_recorder::{EnterForwarded, Forwarded, Forwarding, SpillConfig};
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn forwarding(target: &TargetConfig) -> Forwarding {
     let source = SourceConfig::over_session("a".to_owned(), any());
     let mut config = RecorderConfig::new("".into(), vec![source]);
     config.targets = vec![target.clone()];
-    let enter: EnterForwarded = Arc::new(|_| Ok(true));
+    let enter: EnterForwarded = Arc::new(|_: &Forwarded| Ok(true));
     Forwarding::start(&config, &Arc::default(), &enter).unwrap()
 }
 

@@ -4,7 +4,9 @@
 use std::os::unix::fs::FileExt;
 
 use catchment_frame::FileReader;
-use catchment_recorder::{EnterForwarded, Forwarding, SpillConfig, SpillReport, SpillState};
+use catchment_recorder::{
+    EnterForwarded, Forwarded, Forwarding, SpillConfig, SpillReport, SpillState,
+};
 
 use super::*;
 
@@ -17,7 +19,7 @@ fn forwarding(target: &TargetConfig) -> Forwarding {
     let source = SourceConfig::over_session("a".to_owned(), any());
     let mut config = RecorderConfig::new("".into(), vec![source]);
     config.targets = vec![target.clone()];
-    let enter: EnterForwarded = Arc::new(|_| Ok(true));
+    let enter: EnterForwarded = Arc::new(|_: &Forwarded| Ok(true));
     Forwarding::start(&config, &Arc::default(), &enter).unwrap()
 }
 
@@ -106,6 +108,30 @@ fn a_run_ends_without_its_node_and_is_forwarded_later_as_one_that_has_ended() {
     assert_eq!(after.counts.frames_forwarded, waiting.frames_waiting);
     assert_eq!((after.counts.frames_waiting, after.counts.bytes_waiting), (0, 0));
     assert!(after.problems.is_empty(), "{after:?}");
+    node.stop().unwrap();
+}
+
+#[test]
+fn what_waits_in_a_spill_is_that_of_all_runs_whether_one_is_forwarded_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = free();
+    let target = spilling(address, folder.path(), 1 << 30);
+    let spilled = [500, 1_000].map(|keys| {
+        let summary = spilled_run(folder.path(), &target, keys);
+        let spill = summary.last.targets[0].spill.expect("it has one");
+        // It has left them to the forwarder, which there is not yet.
+        let left = spill.handed_over.expect("they wait");
+        assert_eq!((spill.frames_waiting, left.frames), (0, spill.frames_spilled));
+        left.frames
+    });
+    let forwarding = forwarding(&target);
+    // One at a time is forwarded, the other waits for its turn.
+    wait_while(|| state(&forwarding).looked.is_none());
+    assert_eq!(state(&forwarding).counts.frames_waiting, spilled.iter().sum::<u64>());
+    let node = Node::start(store_config(folder.path(), address)).unwrap();
+    wait_while(|| !is_empty(folder.path()));
+    wait_while(|| state(&forwarding).counts.frames_waiting > 0);
+    assert_eq!(state(&forwarding).counts.bytes_waiting, 0);
     node.stop().unwrap();
 }
 
@@ -546,7 +572,10 @@ fn a_file_that_the_system_does_not_read_is_no_damage_and_is_sent_once_it_does() 
     let node = Node::start(store_config(folder.path(), address)).unwrap();
     let before = forwarding(&target);
     wait_while(|| !state(&before).problems.iter().any(|text| text.contains("is not forwarded")));
-    let counts = SpillReport { waits_ns: 0, ..state(&before).counts };
+    // Nothing of it is forwarded, and it waits.
+    let counts = state(&before).counts;
+    assert!(counts.frames_waiting > 0 && counts.bytes_waiting > 0, "{counts:?}");
+    let counts = SpillReport { waits_ns: 0, frames_waiting: 0, bytes_waiting: 0, ..counts };
     assert_eq!(counts, SpillReport::default());
     drop(before);
     assert_eq!((spilled_files(folder.path()), node.snapshot().frames_taken), (files.clone(), 0));

@@ -2,23 +2,26 @@
 //! the lists of files, and in the files' own ledger.
 
 use catchment_frame::{FileList, RunLocation};
+use catchment_network_folder::{NetworkFolder, Operation, Refused};
 
+use super::network_folder::{TABLES, check_forwarded, end, target, target_with_spill};
+use super::spilled::spilled;
 use super::*;
 
 /// What the catalogue says of run 1.
-pub(super) fn record(folder: &Path) -> Value {
+fn record(folder: &Path) -> Value {
     serde_json::from_str(&stdout(folder, &["catalog", "show", "1", "--json"], 0)).unwrap()
 }
 
 /// The location of a kind that a record has of a target.
-pub(super) fn location(record: &Value, target: &str, kind: &str) -> Option<Value> {
+fn location(record: &Value, target: &str, kind: &str) -> Option<Value> {
     let mut all = record["locations"].as_array().expect("locations").iter();
     all.find(|one| one["target"] == target && one["kind"] == kind).cloned()
 }
 
 /// All that was spilled for a target is forwarded, as the record, the files there and the lists in
 /// these folders say.
-pub(super) fn check_forwarded(folder: &Path, target: &str, run: &Run, lists: &[&Path]) {
+fn check_moved(folder: &Path, target: &str, run: &Run, lists: &[&Path]) {
     let record = record(folder);
     assert_eq!(location(&record, target, "spill"), None, "{record}");
     let lines = record["targets"].as_array().expect("lines of the ledger");
@@ -82,7 +85,7 @@ fn what_a_storage_node_gets_after_the_run_is_in_its_record() {
         let stored = folder.path().join("stored").join(&name);
         let here = folder.path().join("runs").join(&name);
         let run = check(&stored, 2_000);
-        check_forwarded(folder.path(), "node", &run, &[&here]);
+        check_moved(folder.path(), "node", &run, &[&here]);
         let after = record(folder.path());
         let at = location(&after, "node", "node").expect("a node");
         assert_eq!(at["file_frames"], file_frames(&stored));
@@ -103,4 +106,76 @@ fn what_a_storage_node_gets_after_the_run_is_in_its_record() {
         assert_eq!(recorder.ended().code(), Some(0));
         store.end();
     }
+}
+
+#[test]
+fn a_run_ends_while_its_folder_hangs_and_what_is_spilled_follows() {
+    for is_killed in [false, true] {
+        let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let (spill, runs) = (folder.path().join("spill"), remote.path().join("runs"));
+        // The catalogue is in the first folder, which answers.
+        let targets = target("local", &["runs".into()]) + &target_with_spill(&runs);
+        let (text, url) = text_with(TABLES, &targets);
+        let mut node = Node::start(folder.path(), &text, &[]);
+        node.until(|state| state["state"] == "recording");
+        let front_end = front_end(&url);
+        send_these(&front_end, 0..2_000, |_| {});
+        wait_durable(&front_end, 2_000);
+        let stalled = remote.stall(Operation::Write);
+        send_these(&front_end, 2_000..4_000, |_| {});
+        wait_durable(&front_end, 4_000);
+        assert_eq!(front_end.close(LONG), Closed::default());
+        assert_eq!(node.ctl(&["stop"])["status"], "done");
+        assert!(!nothing_waits(&spill) && remote.waiting(Operation::Write) > 0);
+        let before = record(folder.path());
+        let waited = location(&before, "remote", "spill").expect("frames wait");
+        let there = location(&before, "remote", "folder").expect("a folder");
+        assert!(waited["frames"].as_u64() > Some(0) && there["frames"].as_u64() > Some(0));
+        let name = only(&spill).file_name().unwrap().to_owned();
+        if is_killed {
+            node.signal(libc::SIGKILL);
+            drop(stalled);
+            node.ended();
+            node = Node::start(folder.path(), &text, &[]);
+        } else {
+            drop(stalled);
+        }
+        wait_while(|| spill.join(&name).exists());
+        let run = check(&runs.join(&name), 4_000);
+        assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
+        let local = folder.path().join("runs").join(&name);
+        check_moved(folder.path(), "remote", &run, &[&local, run.path()]);
+        let after = location(&record(folder.path()), "remote", "folder").expect("a folder");
+        assert_eq!(after["files"], serde_json::json!([[0, run.files().len() - 1]]));
+        assert_eq!(after["frames"], run.frames().len());
+        end(node, 0);
+    }
+}
+
+#[test]
+fn a_folder_that_has_not_even_the_header_of_a_killed_run_gets_all_of_it_from_the_spill() {
+    let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (spill, runs) = (folder.path().join("spill"), remote.path().join("runs"));
+    // The catalogue is in the first folder, which answers.
+    let targets = target("local", &["runs".into()]) + &target_with_spill(&runs);
+    let (text, url) = text_with(TABLES, &targets);
+    remote.fail(Operation::Write, Some(libc::EIO));
+    let first = Node::start(folder.path(), &text, &[]);
+    first.until(|state| state["state"] == "recording");
+    let front_end = front_end(&url);
+    send_these(&front_end, 0..2_000, |_| {});
+    wait_durable(&front_end, 2_000);
+    first.until(|state| spilled(state, "frames_waiting") > 0);
+    first.signal(libc::SIGKILL);
+    first.ended();
+    drop(front_end);
+    remote.fail(Operation::Write, None);
+    let name = only(&spill).file_name().unwrap().to_owned();
+    assert!(Run::open(runs.join(&name)).is_err());
+    let next = Node::start(folder.path(), &text, &[]);
+    wait_while(|| spill.join(&name).exists());
+    end(next, 0);
+    check_forwarded(&runs.join(&name), 2_000);
 }

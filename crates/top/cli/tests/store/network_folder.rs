@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use catchment_fixtures::SmallDisk;
 use catchment_network_folder::{NetworkFolder, Operation, Refused};
 
-use super::after_end::{check_forwarded as check_moved, location, record};
 use super::spilled::spilled;
 use super::*;
 
 /// Small files, and a wait at the end for as long as it takes.
-const TABLES: &str = r#"
+pub(super) const TABLES: &str = r#"
 [control]
 requests_per_second = 1000000
 drain = "1 h"
@@ -31,7 +30,7 @@ fn start(folder: &Path, targets: &str) -> (Node, Frontend) {
     (node, front_end(&url))
 }
 
-fn target(name: &str, folders: &[PathBuf]) -> String {
+pub(super) fn target(name: &str, folders: &[PathBuf]) -> String {
     format!("[[targets]]\nname = \"{name}\"\nfolders = {folders:?}\n")
 }
 
@@ -54,7 +53,7 @@ fn waits(state: &Value) -> f64 {
     state["targets"][0]["folders"][0]["waits_seconds"].as_f64().expect("a number")
 }
 
-fn end(node: Node, code: i32) {
+pub(super) fn end(node: Node, code: i32) {
     node.signal(libc::SIGINT);
     assert_eq!(node.ended().code(), Some(code));
 }
@@ -307,7 +306,7 @@ fn a_spill_whose_disk_hangs_is_named_and_everything_comes_to_the_node() {
 }
 
 /// A target with a spill, which holds less than what is sent while it hangs.
-fn target_with_spill(runs: &Path) -> String {
+pub(super) fn target_with_spill(runs: &Path) -> String {
     target("remote", &[runs.to_owned()]) + "hold_bytes = \"4 MiB\"\n" + SPILL + "\n"
 }
 
@@ -406,7 +405,7 @@ fn what_a_killed_recorder_has_spilled_for_a_folder_is_forwarded_into_the_run_by_
 }
 
 /// That a run of so many events is closed and balances, and each frame is in it once and in order.
-fn check_forwarded(folder: &Path, events: u64) {
+pub(super) fn check_forwarded(folder: &Path, events: u64) {
     let run = Run::open(folder).unwrap();
     let verified = verify(&run, |_| {});
     assert!(run.closed() && verified.is_intact(), "{verified:?}");
@@ -640,49 +639,4 @@ fn one_program_after_another_is_killed_while_it_forwards_to_a_folder_and_each_fr
 fn bytes_in(folder: &Path) -> u64 {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
     files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
-}
-
-#[test]
-fn a_run_ends_while_its_folder_hangs_and_what_is_spilled_follows() {
-    for is_killed in [false, true] {
-        let Some(remote) = NetworkFolder::mount(Refused::default()) else { return };
-        let folder = tempfile::tempdir().unwrap();
-        let (spill, runs) = (folder.path().join("spill"), remote.path().join("runs"));
-        // The catalogue is in the first folder, which answers.
-        let targets = target("local", &["runs".into()]) + &target_with_spill(&runs);
-        let (text, url) = text_with(TABLES, &targets);
-        let mut node = Node::start(folder.path(), &text, &[]);
-        node.until(|state| state["state"] == "recording");
-        let front_end = front_end(&url);
-        send_these(&front_end, 0..2_000, |_| {});
-        wait_durable(&front_end, 2_000);
-        let stalled = remote.stall(Operation::Write);
-        send_these(&front_end, 2_000..4_000, |_| {});
-        wait_durable(&front_end, 4_000);
-        assert_eq!(front_end.close(LONG), Closed::default());
-        assert_eq!(node.ctl(&["stop"])["status"], "done");
-        assert!(!nothing_waits(&spill) && remote.waiting(Operation::Write) > 0);
-        let before = record(folder.path());
-        let waited = location(&before, "remote", "spill").expect("frames wait");
-        let there = location(&before, "remote", "folder").expect("a folder");
-        assert!(waited["frames"].as_u64() > Some(0) && there["frames"].as_u64() > Some(0));
-        let name = only(&spill).file_name().unwrap().to_owned();
-        if is_killed {
-            node.signal(libc::SIGKILL);
-            drop(stalled);
-            node.ended();
-            node = Node::start(folder.path(), &text, &[]);
-        } else {
-            drop(stalled);
-        }
-        wait_while(|| spill.join(&name).exists());
-        let run = check(&runs.join(&name), 4_000);
-        assert!(run.problems().is_empty() && !run.lost_data(), "{:?}", run.problems());
-        let local = folder.path().join("runs").join(&name);
-        check_moved(folder.path(), "remote", &run, &[&local, run.path()]);
-        let after = location(&record(folder.path()), "remote", "folder").expect("a folder");
-        assert_eq!(after["files"], serde_json::json!([[0, run.files().len() - 1]]));
-        assert_eq!(after["frames"], run.frames().len());
-        end(node, 0);
-    }
 }
