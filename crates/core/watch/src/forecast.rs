@@ -62,11 +62,11 @@ mod tests {
         (0..100).for_each(|second| forecast.push(second * S, 0, still_ns));
         assert_eq!((forecast.seconds(1_000), forecast.is_filling()), (None, false));
         for second in 1..=5 {
-            forecast.push((100 + second) * S, second * 100, still_ns);
+            forecast.push((99 + second) * S, second * 100, still_ns);
         }
         // Not less for the time before.
         assert_eq!(forecast.seconds_now(1_000).map(f64::round), Some(10.0));
-        for second in 106..130 {
+        for second in 105..130 {
             forecast.push(second * S, 500, still_ns);
         }
         assert_eq!(forecast.seconds_now(1_000), None, "nothing is filled now");
