@@ -23,6 +23,7 @@ use crate::budget::SystemMemory;
 use crate::link_access::Listener;
 use crate::links::{Lane, LinkConfig, lanes};
 use crate::match_rule::{MatchRule, SourceClock, TimeRule};
+use crate::pool::populated_bytes;
 use crate::sizes::Sizes;
 use crate::standby::Standby;
 use crate::target_config::TargetConfig;
@@ -440,6 +441,18 @@ impl RecorderConfig {
     /// The share of the links' chunks.
     pub(crate) fn link_segment_bytes(&self) -> u64 {
         if self.sources.is_empty() { self.chunk_bytes() } else { self.chunk_bytes() / 2 }
+    }
+
+    /// How much of the memory the system provides before the run begins, which takes
+    /// seconds on a busy machine.
+    pub fn bytes_made_ready(&self) -> u64 {
+        let longest = self.sources.iter().map(|source| self.fragment_bytes_max(source)).max();
+        let groups = [
+            longest.map(|longest| (longest, self.segment_bytes())),
+            (!self.links.is_empty()).then(|| (0, self.link_segment_bytes())),
+        ];
+        let of_group = |(longest, bytes): (u64, u64)| populated_bytes(longest, bytes as usize);
+        groups.into_iter().flatten().map(|group| of_group(group) as u64).sum()
     }
 
     /// The samples at which a frame of channels is cut.

@@ -58,7 +58,7 @@ pub(crate) const CHUNKS_BESIDE: u64 = 4;
 
 /// How much of a pool is populated when it is made. In whole steps, which are whole pages: the
 /// system refuses parts of one.
-fn populated_bytes(longest_bytes: u64, memory_bytes: usize) -> usize {
+pub(crate) fn populated_bytes(longest_bytes: u64, memory_bytes: usize) -> usize {
     let wanted = longest_bytes.saturating_mul(POPULATED_LONGEST).max(POPULATED_BYTES as u64);
     let steps = usize::try_from(wanted.div_ceil(POPULATE_STEP_BYTES as u64)).unwrap_or(usize::MAX);
     memory_bytes.min(steps.saturating_mul(POPULATE_STEP_BYTES))

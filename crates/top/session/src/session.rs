@@ -108,7 +108,7 @@ impl Session<'_> {
     /// The run could not begin, or did not end in order.
     pub fn follow(self, mut node: Node, out: &mut Out) -> anyhow::Result<Recording> {
         let Self { config, number: wanted, ends, seconds_planned, stop } = self;
-        let Some(run) = begun(&mut node, config, stop)? else {
+        let Some(run) = begun(&mut node, config, stop, out)? else {
             anyhow::bail!("stopped before the run began");
         };
         if let Some(wanted) = wanted.filter(|&wanted| wanted != run.number) {
@@ -179,8 +179,15 @@ impl Session<'_> {
     }
 }
 
-/// Waits until the first run has begun; `None` if it is to stop before.
-fn begun(node: &mut Node, config: &RecorderConfig, stop: &Stop) -> anyhow::Result<Option<OpenRun>> {
+/// Waits until the first run has begun, and says what it waits for; `None` if it is to stop before.
+fn begun(
+    node: &mut Node,
+    config: &RecorderConfig,
+    stop: &Stop,
+    out: &mut Out,
+) -> anyhow::Result<Option<OpenRun>> {
+    out.say(format_args!("Making {} of memory ready.", Bytes(config.bytes_made_ready())))?;
+    out.flush()?;
     let cannot = || format!("cannot start recording to {}", config.folder.display());
     while !stop.asked() {
         match node.first_run() {
