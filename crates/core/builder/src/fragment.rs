@@ -59,6 +59,7 @@ impl Fragment {
             SourceNote::Begin => (10, 0),
             SourceNote::End(behind) => (11, behind),
             SourceNote::Behind(of) => (12, of),
+            SourceNote::Quiet => (13, 0),
         };
         Self::note(source, NoteKind::Said, which, value)
     }
@@ -81,6 +82,7 @@ impl Fragment {
             10 => SourceNote::Begin,
             11 => SourceNote::End(self.offset),
             12 => SourceNote::Behind(self.offset),
+            13 => SourceNote::Quiet,
             _ => return None,
         })
     }
@@ -174,6 +176,9 @@ pub enum SourceNote {
     Attached,
     /// Its connection is gone without a word: a required source is waited for until another note.
     Waited,
+    /// It has said nothing for a time-out in which its connection brought messages, so that it is
+    /// silent and not cut off. Until then a required source that is attached is waited for.
+    Quiet,
     /// Nothing of it will come until its session goes on, or another one begins.
     Gone,
     /// It is expected in events of these groups alone, one in each bit; 0: in all. No sparse source

@@ -7,6 +7,7 @@ mod clocks;
 mod closing;
 mod conformance;
 mod continuing;
+mod cut_off;
 mod cutting;
 mod edges;
 mod edges_by_time;

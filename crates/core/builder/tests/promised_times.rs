@@ -155,16 +155,18 @@ fn one_that_is_idle_or_gone_delays_nobody_and_is_awaited_when_it_is_back() {
 fn one_that_hangs_costs_one_time_out_and_one_that_fell_silent_its_wait() {
     let mut run = Run::front_ends(3);
     run.events(&[0, 1, 2], 1..11);
-    run.events(&[0, 1], 11..900);
-    assert_eq!(run.0.rows.len(), 10, "it is awaited");
-    run.events(&[0, 1], 900..2_000);
+    run.events(&[0, 1], 11..1_500);
+    assert_eq!(run.0.rows.len(), 10, "its connection may be cut");
+    run.say(at(1_500), 2, SourceNote::Quiet);
+    run.events(&[0, 1], 1_500..2_000);
     assert_eq!(run.0.rows.len(), 1_999);
     let status = run.0.builder.status();
     assert!(status.sources[2].given_up && status.sources[2].silent);
     // Its connection breaks without a word: others wait, however long, and nothing is lost.
     run.events(&[0, 1, 2], 2_000..2_010);
-    run.say(at(2_010), 2, SourceNote::Waited);
-    run.events(&[0, 1], 2_010..6_000);
+    run.events(&[0, 1], 2_010..4_510);
+    run.say(at(4_510), 2, SourceNote::Waited);
+    run.events(&[0, 1], 4_510..6_000);
     assert_eq!(run.0.rows.len(), 2_009);
     run.say(at(6_000), 2, SourceNote::Attached);
     run.send(at(6_000), 2, &(2_010..6_000).map(at).collect::<Vec<_>>());

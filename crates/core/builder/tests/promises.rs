@@ -87,6 +87,9 @@ fn a_silent_source_costs_one_time_out_and_counts_again_when_it_speaks() {
     let mut key = 10;
     for ms in 1..=3_000 {
         rig.send(ms * MS, 0, [key]);
+        if ms == 1_000 {
+            rig.builder.note(S, 1, SourceNote::Quiet);
+        }
         rig.poll(ms * MS);
         key += 1;
         match ms {
@@ -112,6 +115,9 @@ fn an_event_after_which_nobody_delivers_waits_for_one_time_out_and_the_source_is
     rig.send_all(0, 0..2, 0..10);
     rig.send(0, 0, [10]);
     for ms in 1..5_000 {
+        if ms == 1_000 {
+            rig.builder.note(S, 1, SourceNote::Quiet);
+        }
         rig.poll(ms * MS);
         assert_eq!(rig.rows.len(), if ms < 1_000 { 10 } else { 11 });
     }
@@ -458,7 +464,7 @@ fn the_ledger_balances_whatever_sources_promise() {
                 3 => next = vec![random.next_u64() >> random.below(64); count],
                 _ => {}
             }
-            let note = match random.below(22) {
+            let note = match random.below(23) {
                 0 => Some(SourceNote::Numbering),
                 1 => Some(SourceNote::Session { key_bits: random.below(70) as u32 }),
                 2 => Some(SourceNote::Idle(random.chance(500))),
@@ -469,6 +475,7 @@ fn the_ledger_balances_whatever_sources_promise() {
                 7..10 => Some(SourceNote::LowWater(next[source])),
                 10 => Some(SourceNote::Begin),
                 11 => Some(SourceNote::End(random.next_u64() >> random.below(64))),
+                12 => Some(SourceNote::Quiet),
                 _ => None,
             };
             if let Some(note) = note {

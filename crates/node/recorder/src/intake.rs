@@ -502,7 +502,7 @@ impl Intake {
         for (number, port) in ports.iter_mut().enumerate() {
             port.lanes.iter_mut().for_each(|lane| lane.account += accounts);
             if port.protocol.transport() == Transport::Sessions {
-                listeners.push((number, Sessions::new(port, accounts, of_run())));
+                listeners.push((number, Sessions::new(port, accounts, of_run(), timeout_ns)));
             }
             accounts += port.sources.len() as u32;
         }

@@ -70,6 +70,10 @@ pub(crate) struct Log {
     open: Option<Open>,
     /// When the build agent was told last that the source goes on.
     told_ns: u64,
+    /// What it had said when it was looked at last, and for how long its connection has brought
+    /// messages since then and nothing of it.
+    had_said: (u64, Option<u64>),
+    quiet_ns: u64,
     /// What it is made of, if it is that of a channel link.
     pub(crate) samples: Option<Box<SampleLog>>,
 }
@@ -124,6 +128,8 @@ impl Log {
             is_idle: false,
             open: None,
             told_ns: 0,
+            had_said: (0, None),
+            quiet_ns: 0,
             samples: None,
         }
     }
@@ -168,6 +174,23 @@ impl Log {
     pub(crate) fn say(&self, ingest: &mut Ingest, note: SourceNote) {
         if let Ok(destination) = self.destination {
             ingest.describe(Fragment::said(destination.source, note));
+        }
+    }
+
+    /// Its connection has brought messages, the ones before so long ago. Says to the builder that
+    /// the source has been silent for a time-out of this: the others need not wait for it. Of one
+    /// whose network is cut nothing comes, and that counts at most as half a time-out.
+    pub(crate) fn was_heard(&mut self, ingest: &mut Ingest, passed_ns: u64, timeout_ns: u64) {
+        let position = self.open.as_ref().map(|open| open.position);
+        let has_said = (self.keys.low_water, position);
+        if std::mem::replace(&mut self.had_said, has_said) != has_said || self.is_idle {
+            self.quiet_ns = 0;
+            return;
+        }
+        self.quiet_ns += passed_ns.min(timeout_ns / 2);
+        if self.quiet_ns >= timeout_ns {
+            self.quiet_ns = 0;
+            self.say(ingest, SourceNote::Quiet);
         }
     }
 

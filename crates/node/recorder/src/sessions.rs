@@ -81,6 +81,8 @@ pub(crate) struct Sessions {
     window: Window,
     /// How long events still wait for sources of a run that goes on, which have not come yet.
     resume_ns: u64,
+    /// For how long a source may say nothing.
+    timeout_ns: u64,
 }
 
 /// What sessions know of their run.
@@ -121,6 +123,9 @@ struct Connection {
     bytes: u64,
     begun: u64,
     silent_ns: u64,
+    /// Whether it has brought a message since it was looked at, and how long ago it had before.
+    is_heard: bool,
+    unheard_ns: u64,
     /// Whether its next message waits for memory; and whether that or its reserve is in use.
     is_held: bool,
     is_short: bool,
@@ -202,7 +207,7 @@ impl Connection {
 
 impl Sessions {
     /// For the sources of a port, of whose accounts that is the first.
-    pub(crate) fn new(config: &SenderConfig, first: u32, of_run: OfRun) -> Self {
+    pub(crate) fn new(config: &SenderConfig, first: u32, of_run: OfRun, timeout_ns: u64) -> Self {
         let is_link = config.protocol.name() == link::NAME;
         let service = if is_link { Service::Channels } else { Service::Events };
         let source = |&lane: &Destination| Source::new(config, lane, first);
@@ -234,6 +239,7 @@ impl Sessions {
             read_version,
             window,
             resume_ns,
+            timeout_ns,
         }
     }
 
@@ -384,6 +390,7 @@ impl Sessions {
         let Some(message) = parse(bytes, connection.read, CONTROL)? else { return Ok(Flow::Short) };
         let control = Control::read(&message)?;
         connection.read = connection.read.wrapping_add(1);
+        connection.is_heard = true;
         let session = connection.session;
         match (control, session) {
             (None, _) => {}
@@ -601,6 +608,7 @@ impl Sessions {
         (self.looked_ns, self.checks_left) = (now_ns, CHECKS_PER_LOOK);
         self.pass_time_of_senders(ingest, passed_ns);
         self.pass_time(ingest, passed_ns);
+        self.hear(ingest, passed_ns);
         self.refill(ingest);
         for endpoint in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[endpoint] else { continue };
@@ -632,12 +640,6 @@ impl Sessions {
                 _ => {}
             }
         }
-    }
-
-    /// For how long nothing has come of a session on control.
-    pub(crate) fn silent_ns(&self, session: usize) -> u64 {
-        let control = self.sessions[session].control.map(|endpoint| &self.connections[endpoint]);
-        control.and_then(Option::as_ref).map_or(0, |connection| connection.silent_ns)
     }
 
     /// Of a run that goes on, events wait for sources whose front-ends have not come yet.
@@ -672,12 +674,6 @@ impl Sessions {
     /// Whether all that was taken is known to be durable, and its senders know it.
     pub(crate) fn is_settled(&self) -> bool {
         self.of_run.live.link_positions.are_final() && self.sessions.iter().all(Session::is_settled)
-    }
-
-    /// Whether connections are open whose senders have something to read.
-    pub(crate) fn has_connections(&self) -> bool {
-        let is_heard = |connection: &Connection| connection.kind != Kind::Lingering;
-        self.connections.iter().flatten().any(is_heard)
     }
 
     /// Ends all sessions in order.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use catchment_model::Entry;
 use catchment_recorder::{RecorderConfig, SourceConfig};
 use catchment_storage::Verdict;
+use catchment_wire::event_link::Heartbeats;
 use catchment_wire::session::{Bye, ByeReason, CONTROL, Control, Encoder, Ping, parse};
 
 use crate::support;
@@ -25,8 +26,6 @@ fn config() -> RecorderConfig {
     let source = |name: &str| SourceConfig::over_session(name, address);
     config.sources = vec![source("near"), source("far")];
     config.access.resume_ns = RESUME_MS * MS;
-    // No time-out closes an event.
-    config.build.timeout_ns = 3_600_000 * MS;
     config
 }
 
@@ -53,11 +52,24 @@ impl FrontEnd {
     fn send(&mut self, run: &mut Stepped, key: u64) {
         run.write(self.data, &fragments(self.messages, 0, key, &[(key, &[key as u8])]));
         run.sent(1);
+        self.messages += 1;
+        self.ping(run);
+    }
+
+    /// Says that it is there, and has nothing.
+    fn beat(&mut self, run: &mut Stepped) {
+        let mut beat = [0; 64];
+        let bytes = Encoder::begin(&mut beat, self.messages, &Heartbeats {}).finish("", &[]);
+        run.write(self.data, &beat[..bytes]);
+        self.messages += 1;
+        self.ping(run);
+    }
+
+    fn ping(&mut self, run: &mut Stepped) {
         let mut ping = [0; 64];
         let cookie = u64::from(self.pings);
         let bytes = Encoder::begin(&mut ping, self.pings, &Ping { cookie }).finish("", &[]);
         run.write(self.control, &ping[..bytes]);
-        self.messages += 1;
         self.pings += 1;
     }
 
@@ -150,6 +162,33 @@ fn behind_its_resume_nothing_waits_for_a_half_open_front_end() {
     assert_eq!(last.ledger.sources[1][Entry::FragmentsMissing], missed.end + 5 - OF_BOTH);
     assert_eq!(last.ledger.sources[0][Entry::FragmentsMissing], 0);
     assert_eq!(run.read().1.verdict, Verdict::DataLost);
+}
+
+#[test]
+fn one_that_says_nothing_and_is_there_is_given_up_after_the_time_out_and_not_before_its_word() {
+    let mut run = Stepped::begin(&config());
+    let [mut near, mut far] = ["near", "far"].map(|name| FrontEnd::open(&mut run, name, 0));
+    let closed = |run: &Stepped| {
+        let counts = run.snapshot().counts;
+        counts.events_complete + counts.events_incomplete
+    };
+    for key in 0..40 {
+        near.send(&mut run, key);
+        match key {
+            0..OF_BOTH => far.send(&mut run, key),
+            _ => far.beat(&mut run),
+        }
+        run.pass(EACH_MS);
+        // The default of the time-out is 1 s.
+        match key {
+            OF_BOTH..18 => assert_eq!(closed(&run), OF_BOTH),
+            24.. => assert!(closed(&run) > OF_BOTH, "{key}"),
+            _ => {}
+        }
+    }
+    assert_eq!((near.bye(&run), far.bye(&run)), (None, None));
+    let last = run.end();
+    assert_eq!(last.ledger.sources[1][Entry::FragmentsMissing], 40 - OF_BOTH);
 }
 
 #[test]

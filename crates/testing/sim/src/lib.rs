@@ -38,6 +38,7 @@
 //! | [`time`] | runs whose events are built by time, with clocks that lie, and their own oracle |
 //! | [`stores`] | runs whose target is a storage node, or several, and their own oracle |
 //! | [`shrink`] | reduces a failing run |
+//! | `silences` | networks of front-ends that are cut for less time than events wait |
 //! | `trends` | trends of channels and counters, compared with the samples in the files |
 //! | `trains` | fragments of many packets, in a run of their own, and what is recorded of them |
 //! | [`trace`] | the recorded history of a run |
@@ -72,6 +73,7 @@ pub mod schedule;
 pub mod sessions;
 pub mod settings;
 pub mod shrink;
+mod silences;
 mod skew;
 pub mod stores;
 mod strangers;

@@ -27,6 +27,7 @@ use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::resume;
 use crate::settings;
+use crate::silences;
 use crate::skew;
 use crate::trends;
 use crate::verdict;
@@ -65,6 +66,7 @@ pub fn check(outcome: &Outcome) -> Result<u64, String> {
         }
         let of_run = of_run(outcome, life).and_then(|()| skew::check(outcome, life));
         let of_run = of_run.and_then(|()| groups::check(outcome, life));
+        let of_run = of_run.and_then(|()| silences::check(outcome, life));
         of_run.map_err(|why| format!("recorder {number}: {why}"))?;
     }
     Ok(required)

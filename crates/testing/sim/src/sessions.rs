@@ -289,6 +289,8 @@ pub struct FrontEnd {
     seed: u64,
     /// Whether something waited for room.
     pub was_full: bool,
+    /// When its network fell silent, and until when.
+    pub silences: Vec<(u64, u64)>,
     /// Whether nothing goes wrong.
     is_prompt: bool,
     /// When its recorder last let it in.
@@ -340,6 +342,7 @@ impl FrontEnd {
             settings: Settings::default(),
             seed: case.seed,
             was_full: false,
+            silences: Vec::new(),
             is_prompt: case.faults == Faults::NONE,
             welcome_ns: 0,
             chance,

@@ -211,7 +211,10 @@ impl Wires {
         let connections: Vec<Connection> = self.open.keys().copied().collect();
         let drawn = connections.get(chance.index(connections.len().max(1))).copied();
         match (what, drawn) {
-            (Trouble::Silence(until_ns), _) => self.silent_ns = self.silent_ns.max(until_ns),
+            (Trouble::Silence(until_ns), _) => {
+                self.silent_ns = self.silent_ns.max(until_ns);
+                front_end.silences.push((now_ns, until_ns));
+            }
             (Trouble::Single(count), _) => self.single = count,
             (Trouble::LateAnswers(until_ns), _) => self.late_ns = self.late_ns.max(until_ns),
             (Trouble::Death, _) => {

@@ -121,8 +121,6 @@ fn config(folder: &Path, network: &Network, resume_ns: u64) -> RecorderConfig {
     config.frame.time_ns = 50_000_000;
     config.write.sync_interval_ns = 20_000_000;
     config.access.resume_ns = resume_ns;
-    // Nothing but the front-end's end is to be waited for.
-    config.build.timeout_ns = 3_600_000_000_000;
     config
 }
 

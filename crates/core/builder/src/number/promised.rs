@@ -86,8 +86,9 @@ impl NumberMatcher {
         self.horizon.promises.compare(index, first.number, before);
         self.events.edges.deliver(index, first.number);
         let next = last.number.saturating_add(1);
-        if self.horizon.promises.goes_on(index, next) {
-            self.horizon.promises.hear(index, self.horizon.active_ns());
+        match self.horizon.promises.goes_on(index, next) {
+            true => self.horizon.promises.hear(index, self.horizon.active_ns()),
+            false => self.horizon.promises.hear_nothing_new(index),
         }
         let mut rest = run;
         match placed {

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | is attached | until it says that it is idle |
 //! | is attached and says nothing for a time-out while others deliver | no more, until it speaks |
+//! | the same, required, and nothing comes of its connection either | until it is known to be cut |
 //! | stands behind what there is no memory for | no more, until it speaks |
 //! | has fallen silent without a word, and is required | until its wait ends |
 //! | is gone | until it is attached |
@@ -76,6 +77,8 @@ struct Promise {
     has_ended: bool,
     /// Whether it said nothing for a time-out in which others delivered.
     is_silent: bool,
+    /// Whether its connection may be gone since its last word: nothing says that it is there.
+    may_be_cut: bool,
     /// Whether it had an offset in the current numbering.
     is_known: bool,
     /// The newest numbering in which it numbered something before its session or its last mark.
@@ -131,6 +134,7 @@ impl Promises {
             is_idle: false,
             has_ended: false,
             is_silent: false,
+            may_be_cut: false,
             is_known: false,
             numbered_before: None,
             is_new: false,
@@ -236,7 +240,8 @@ impl Promises {
         let mut unspoken = awaited.filter(|(source, _)| source.number.is_none());
         unspoken.all(|(source, _)| {
             let quiet_ns = self.clock_ns() - source.spoke_ns;
-            source.role == SourceRole::Sparse || quiet_ns >= self.timeout_ns
+            let is_silent = quiet_ns >= self.timeout_ns && !source.is_waited();
+            source.role == SourceRole::Sparse || is_silent
         })
     }
 
@@ -316,10 +321,17 @@ impl Promises {
     #[inline]
     pub fn hear(&mut self, index: usize, active_ns: u64) {
         self.speak(index, active_ns);
+        self.sources[index].may_be_cut = true;
         if self.sources[index].is_idle {
             self.sources[index].is_idle = false;
             self.update(index);
         }
+    }
+
+    /// A source delivered what it has promised not to: its connection is there, but that is no word
+    /// that events could wait for.
+    pub fn hear_nothing_new(&mut self, index: usize) {
+        self.sources[index].may_be_cut = false;
     }
 
     /// A source is there: it said something, or it waits where it has no room.
@@ -343,12 +355,15 @@ impl Promises {
             SourceNote::LowWater(number) | SourceNote::Excused(number) => {
                 self.goes_on(index, number)
             }
-            SourceNote::Waited | SourceNote::Gone | SourceNote::Behind(_) => false,
+            SourceNote::Waited | SourceNote::Gone | SourceNote::Quiet | SourceNote::Behind(_) => {
+                false
+            }
             _ => true,
         };
         if speaks {
             self.speak(index, active_ns);
         }
+        self.sources[index].may_be_cut = speaks;
         let marked = self.numbering_of_mark(index, is_started);
         let (numberings, source) = (self.numberings, &mut self.sources[index]);
         if matches!(note, SourceNote::Session { .. } | SourceNote::Numbering)
@@ -361,14 +376,19 @@ impl Promises {
             SourceNote::LowWater(_)
             | SourceNote::Excused(_)
             | SourceNote::ExpectedIn(_)
-            | SourceNote::Named(_) => {}
+            | SourceNote::Named(_)
+            | SourceNote::Quiet => {}
             SourceNote::Begin => source.has_ended = false,
             SourceNote::End(_) => source.has_ended = true,
             SourceNote::Idle(is_idle) => source.is_idle = is_idle,
-            SourceNote::Attached => source.presence = Presence::Attached,
+            // It has a time-out to go on: its connection may break again and again before it does.
+            SourceNote::Attached => {
+                (source.presence, source.may_be_cut) = (Presence::Attached, false);
+            }
             SourceNote::Session { key_bits } => {
                 (source.presence, source.is_idle) = (Presence::Attached, false);
                 (source.has_ended, source.is_new) = (false, true);
+                source.may_be_cut = false;
                 // It goes on in the numbering that the others are in.
                 (source.numbering, source.is_known) = (Numbering::Current, false);
                 (source.number, source.offset, source.key_bits) = (None, None, key_bits);
@@ -380,7 +400,10 @@ impl Promises {
                 source.marked_active_ns = active_ns;
                 self.is_marked |= marked == Numbering::Current;
             }
-            SourceNote::Waited => source.presence = Presence::Waited,
+            SourceNote::Waited => {
+                source.presence = Presence::Waited;
+                source.is_silent &= !source.is_waited();
+            }
             SourceNote::Gone => source.presence = Presence::Gone,
             // One whose connection is gone is waited for.
             SourceNote::Behind(_) => source.is_silent |= source.presence == Presence::Attached,
@@ -610,9 +633,11 @@ impl Promise {
         self.is_known || self.number.is_some()
     }
 
-    /// Whether it is waited for however long it is silent.
+    /// Whether it is waited for however long it is silent. Whether a connection is gone is known
+    /// after a few seconds.
     fn is_waited(&self) -> bool {
-        self.presence == Presence::Waited && self.role == SourceRole::Required
+        let may_be_cut = self.presence == Presence::Attached && self.may_be_cut;
+        self.role == SourceRole::Required && (self.presence == Presence::Waited || may_be_cut)
     }
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | is attached | until it says that it is idle |
 //! | is attached and says nothing for a time-out while others do | no more, until it speaks |
+//! | the same, required, and nothing comes of its connection either | until it is known to be cut |
 //! | has fallen silent without a word, and is required | until its wait ends |
 //! | is gone | until it is attached |
 //! | numbers anew | once its times fit to those of the others |
@@ -41,6 +42,8 @@ struct Promise {
     promises: bool,
     is_required: bool,
     presence: Presence,
+    /// Whether its connection may be gone since its last word: nothing says that it is there.
+    may_be_cut: bool,
     is_idle: bool,
     /// Whether it has marked the end of the run.
     has_ended: bool,
@@ -75,6 +78,7 @@ impl Promises {
             promises: config.is_promising(index) && config.sources[index].is_enabled(),
             is_required: config.sources[index].is_required(),
             presence: Presence::Attached,
+            may_be_cut: false,
             is_idle: false,
             has_ended: false,
             is_anew: false,
@@ -141,7 +145,7 @@ impl Promises {
     /// A fragment of it was taken.
     pub fn hear(&mut self, index: usize) {
         self.speak(index);
-        self.sources[index].is_idle = false;
+        (self.sources[index].is_idle, self.sources[index].may_be_cut) = (false, true);
     }
 
     /// It cannot go on, since it has no room.
@@ -152,21 +156,31 @@ impl Promises {
 
     /// A source says something of itself. Returns whether its clock begins anew.
     pub fn note(&mut self, index: usize, note: SourceNote, now_ns: u64) -> bool {
-        if !matches!(note, SourceNote::Waited | SourceNote::Gone | SourceNote::Behind(_)) {
+        use SourceNote::{Behind, Gone, Quiet, Waited};
+        if !matches!(note, Waited | Gone | Quiet | Behind(_)) {
             self.count_time(now_ns);
         }
         let active_ns = self.active_ns;
         let source = &mut self.sources[index];
+        source.may_be_cut = false;
         match note {
             SourceNote::LowWater(mark) | SourceNote::Excused(mark) => {
-                if source.mark.is_none_or(|before| mark > before) {
+                // The same one again says that parts of a fragment come.
+                if source.mark.is_none_or(|before| mark >= before) {
                     (source.mark, source.spoke_ns) = (Some(mark), active_ns);
+                    source.may_be_cut = true;
                 }
             }
-            SourceNote::ExpectedIn(_) | SourceNote::Named(_) | SourceNote::Behind(_) => {}
-            SourceNote::Begin => (source.has_ended, source.spoke_ns) = (false, active_ns),
+            SourceNote::ExpectedIn(_) | SourceNote::Named(_) | Behind(_) | Quiet => {}
+            SourceNote::Begin => {
+                (source.has_ended, source.may_be_cut) = (false, true);
+                source.spoke_ns = active_ns;
+            }
             SourceNote::End(_) => source.has_ended = true,
-            SourceNote::Idle(is_idle) => (source.is_idle, source.spoke_ns) = (is_idle, active_ns),
+            SourceNote::Idle(is_idle) => {
+                (source.is_idle, source.may_be_cut) = (is_idle, !is_idle);
+                source.spoke_ns = active_ns;
+            }
             SourceNote::Attached => {
                 (source.presence, source.spoke_ns) = (Presence::Attached, active_ns);
             }
@@ -184,8 +198,8 @@ impl Promises {
                 return true;
             }
             SourceNote::Numbering => source.spoke_ns = active_ns,
-            SourceNote::Waited => source.presence = Presence::Waited,
-            SourceNote::Gone => source.presence = Presence::Gone,
+            Waited => source.presence = Presence::Waited,
+            Gone => source.presence = Presence::Gone,
         }
         false
     }
@@ -283,9 +297,11 @@ impl Promises {
 }
 
 impl Promise {
-    /// Whether it is waited for however long it is silent.
+    /// Whether it is waited for however long it is silent. Whether a connection is gone is known
+    /// after a few seconds.
     fn is_waited(&self) -> bool {
-        self.presence == Presence::Waited && self.is_required
+        let may_be_cut = self.presence == Presence::Attached && self.may_be_cut;
+        self.is_required && (self.presence == Presence::Waited || may_be_cut)
     }
 
     /// Nothing is known of its clock.

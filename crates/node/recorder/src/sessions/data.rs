@@ -163,6 +163,7 @@ impl Sessions {
     fn count_message(&mut self, endpoint: usize) {
         if let Some(connection) = &mut self.connections[endpoint] {
             connection.read = connection.read.wrapping_add(1);
+            connection.is_heard = true;
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_wire::session::Fault;
 
-use super::{Connection, POSITIONS_EVERY_NS, Sessions};
+use super::{Connection, Kind, POSITIONS_EVERY_NS, Sessions};
 use crate::ingest::Ingest;
 use crate::link_session::{Ended, Session};
 
@@ -29,6 +29,30 @@ impl Sessions {
                     session.commander.drained(&session.name, front_ends);
                 }
             }
+        }
+    }
+
+    /// So much time has passed in which connections were read. Looks which sources say nothing
+    /// though their connection brings messages: their data connection, or control while that is not
+    /// there, or not read.
+    pub(super) fn hear(&mut self, ingest: &mut Ingest, passed_ns: u64) {
+        let connections = self.connections.iter_mut().flatten();
+        connections.for_each(|connection| connection.unheard_ns += passed_ns);
+        if !self.of_run.is_standby {
+            let of = |endpoint: usize| self.connections[endpoint].as_ref();
+            let is_read = |one: &Connection| !(one.is_held || one.kind.waits(&self.window));
+            for Session { logs, data, control, .. } in &mut self.sessions {
+                for log in logs.iter_mut().filter(|log| log.samples.is_none()) {
+                    let own = data.get(usize::from(log.connection)).copied().flatten().and_then(of);
+                    let connection = own.filter(|one| is_read(one)).or(control.and_then(of));
+                    if let Some(one) = connection.filter(|one| one.is_heard) {
+                        log.was_heard(ingest, one.unheard_ns, self.timeout_ns);
+                    }
+                }
+            }
+        }
+        for connection in self.connections.iter_mut().flatten().filter(|one| one.is_heard) {
+            (connection.is_heard, connection.unheard_ns) = (false, 0);
         }
     }
 
@@ -77,6 +101,18 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// For how long nothing has come of a session on control.
+    pub(crate) fn silent_ns(&self, session: usize) -> u64 {
+        let control = self.sessions[session].control.map(|endpoint| &self.connections[endpoint]);
+        control.and_then(Option::as_ref).map_or(0, |connection| connection.silent_ns)
+    }
+
+    /// Whether connections are open whose senders have something to read.
+    pub(crate) fn has_connections(&self) -> bool {
+        let is_heard = |connection: &Connection| connection.kind != Kind::Lingering;
+        self.connections.iter().flatten().any(is_heard)
     }
 
     /// Whether nothing of a connection is taken now. Of a session that ends by a framing fault

@@ -8,6 +8,7 @@ use super::model::is_expected;
 use super::oracle::Check;
 use crate::fault::Fault;
 use crate::logs::ItemKind;
+use crate::silences;
 
 impl Check<'_> {
     /// One that is started again, or cut off, is back before events close without it: nothing that
@@ -20,7 +21,10 @@ impl Check<'_> {
         for source in 0..self.honest.len() {
             let Some(log) = self.log(source) else { continue };
             let suffered = front_ends::suffered(plan, log);
-            let is_back = suffered.iter().all(|one| BACK_AT_ONCE.contains(&one));
+            let front_end = &self.outcome.front_ends[log.place.sender];
+            let is_back = suffered.iter().all(|one| BACK_AT_ONCE.contains(&one))
+                || suffered.iter().all(|one| SILENT.contains(&one))
+                    && silences::are_short(front_end, &self.outcome.life);
             let is_waited = self.role(source) == SourceRole::Required;
             let is_heard = log.marks && log.idle.is_none();
             let ledger = &self.outcome.life.last.ledger.sources[source];
@@ -94,3 +98,5 @@ impl Check<'_> {
 
 /// What befalls a front-end that is back within the time for which a required one is waited for.
 const BACK_AT_ONCE: [Fault; 3] = [Fault::SenderKill, Fault::Cut, Fault::SingleBytes];
+/// What only silences, and may be as short.
+const SILENT: [Fault; 2] = [Fault::HalfOpen, Fault::SingleBytes];
