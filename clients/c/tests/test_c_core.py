@@ -25,8 +25,11 @@ GOLDEN = CLIENT.parent.parent / "crates/format/wire/tests/golden"
 NO_THREADS = ["-DCATCHMENT_NO_THREADS", "-O1", "-g"]
 
 
-def test_the_core_speaks_golden_messages_and_survives_random_histories(tmp_path: Path) -> None:
-    program = compiled(tmp_path, "core", "tests/core.c")
+@pytest.mark.parametrize("name", ["core", "histories"])
+def test_the_core_speaks_golden_messages_and_survives_random_histories(
+    tmp_path: Path, name: str
+) -> None:
+    program = compiled(tmp_path, name, f"tests/{name}.c")
     ran = subprocess.run([program, GOLDEN], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
