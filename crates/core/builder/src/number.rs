@@ -45,7 +45,7 @@ pub use self::settings::{NUMBER_BITS_MAX, NumberConfig, WINDOW_EVENTS_MIN};
 use self::shares::Shares;
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Needs, Restart,
-    SourceNote, SourceStatus,
+    SourceNote,
 };
 
 /// How many held fragments of a source are tried per duty cycle.
