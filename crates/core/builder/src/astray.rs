@@ -81,9 +81,9 @@ impl Astray {
 fn words(ns: u64) -> String {
     const S: u64 = 1_000_000_000;
     match ns {
-        ..1_000 => format!("{ns} ns"),
-        ..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        ..S => format!("{:.1} ms", ns as f64 / 1e6),
+        _ if ns < 1_000 => format!("{ns} ns"),
+        _ if ns < 1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        _ if ns < S => format!("{:.1} ms", ns as f64 / 1e6),
         _ if ns < 120 * S => format!("{:.1} s", ns as f64 / 1e9),
         _ if ns < 7_200 * S => format!("{} min", ns / (60 * S)),
         _ if ns < 172_800 * S => format!("{:.1} hours", ns as f64 / 3.6e12),

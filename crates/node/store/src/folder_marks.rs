@@ -1,12 +1,13 @@
 //! Marks in a node's folders, by which it knows one whose disk is not mounted.
 //!
 //! Each folder has a file [`MARK`] that lists all folders of the node, one a line. A folder that
-//! the mark of another one lists, and that has no mark itself, has been used before: what is at its
-//! path now is the folder under a mount, or a new disk, and is left as it is. A folder is listed
-//! only once its own mark is on its disk. Of a node with a single folder nobody knows: it has no
-//! mark, and where it was made is logged.
+//! the mark of another one lists, and that has neither a mark nor streams, has been used before:
+//! what is at its path now is the folder under a mount, or a new disk, and is left as it is. A
+//! folder is listed only once its own mark is on its disk. Of a node with a single folder nobody
+//! knows: it has no mark, and where it was made is logged.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Those of a node's folders that have been used before and are not there.
 pub fn absent_folders(folders: &[PathBuf]) -> Vec<PathBuf> {
     let listed: BTreeSet<PathBuf> = folders.iter().flat_map(|folder| listed_in(folder)).collect();
-    let is_absent = |folder: &&PathBuf| !has_mark(folder) && listed.contains(&absolute(folder));
+    let is_absent = |folder: &&PathBuf| !is_there(folder) && listed.contains(&absolute(folder));
     folders.iter().filter(is_absent).cloned().collect()
 }
 
@@ -60,8 +61,16 @@ pub(crate) fn mark(folders: &[PathBuf], absent: &[PathBuf]) {
     }
 }
 
+/// Whether a folder has a mark, or streams: those of a disk that was away while the others got
+/// their first marks.
+pub(crate) fn is_there(folder: &Path) -> bool {
+    let entries = || std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_stream = |name: &OsStr| !name.as_encoded_bytes().starts_with(b".");
+    has_mark(folder) || entries().any(|entry| is_stream(&entry.file_name()))
+}
+
 /// Whether a folder has a mark; an empty file is one.
-pub(crate) fn has_mark(folder: &Path) -> bool {
+fn has_mark(folder: &Path) -> bool {
     folder.join(MARK).is_file()
 }
 
@@ -112,6 +121,9 @@ mod tests {
             absent_folders(&[folders[1].clone()]).is_empty(),
             "nothing is known of a single one"
         );
+        std::fs::create_dir(folders[1].join("run-1")).unwrap();
+        assert!(absent_folders(&folders).is_empty(), "a disk that was away for the first marks");
+        std::fs::remove_dir(folders[1].join("run-1")).unwrap();
         File::create(folders[1].join(MARK)).unwrap();
         assert!(absent_folders(&folders).is_empty(), "a new disk");
         mark(&folders, &[]);

@@ -224,7 +224,7 @@ impl<H: Host> Manager<H> {
     /// Uses folders again whose disks were mounted, for streams that are opened from now on.
     fn look_for_absent(&mut self) {
         let before = self.absent.len();
-        self.absent.retain(|folder| !folder_marks::has_mark(folder));
+        self.absent.retain(|folder| !folder_marks::is_there(folder));
         if self.absent.len() == before {
             return;
         }

@@ -212,7 +212,10 @@ fn verdict(store: &api::Store, seen: &StoreSeen) -> Verdict {
         .collect();
     let unused = |folder: &api::StoreFolder| {
         let fault = folder.fault.as_ref()?;
-        Some(format!("{} is not used: {fault}", folder.path))
+        // Files that are open there may still be written.
+        let is_written = folder.bytes_written_per_second > 0.0;
+        let how = if is_written { "takes no new file" } else { "is not used" };
+        Some(format!("{} {how}: {fault}", folder.path))
     };
     let unused: Vec<String> = store.folders.iter().filter_map(unused).collect();
     reasons.extend_from_slice(&unused);
