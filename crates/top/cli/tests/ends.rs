@@ -1,5 +1,6 @@
 //! What `catchment run` says of a run whose end did not go well, and how it exits.
 
+use std::io::BufRead as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -14,7 +15,11 @@ fn a_catalogue_that_cannot_be_written_at_the_end_of_a_run_is_complained_of() {
     std::fs::write(folder.join("silent.toml"), text).unwrap();
     let mut command = catchment(folder, &["run", "silent.toml"]);
     command.stderr(Stdio::piped());
-    let (child, lines, _) = printed(command, "Recording 1 source");
+    // What takes long at a start is said before it.
+    let (child, lines, first) = printed(command, " of memory ready.\n");
+    assert!(first.starts_with("Making "), "{first}");
+    let mut lines = lines.lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("Recording 1 source")), "it records");
     let other = rusqlite::Connection::open(folder.join("runs/.catchment/catalog.sqlite")).unwrap();
     other.busy_timeout(Duration::from_secs(1_200)).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();

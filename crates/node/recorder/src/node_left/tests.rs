@@ -33,6 +33,7 @@ fn each_required_node_that_has_all_frames_is_asked() {
         (vec![folder()], vec![]),
         (vec![folder(), node()], vec![(1, name())]),
         (vec![unneeded(), folder()], vec![]),
+        (vec![node(), node()], vec![(0, name()), (1, name())]),
         (vec![node(), folder(), node()], vec![(0, name()), (2, name())]),
         (vec![TargetConfig { place: several, ..node() }, folder()], vec![(0, name())]),
     ] {
@@ -43,10 +44,9 @@ fn each_required_node_that_has_all_frames_is_asked() {
     let spilling = || TargetConfig { spill: spill.clone(), ..node() };
     assert_eq!(asked(&config(vec![spilling()])), Ok(vec![(0, name())]));
     std::fs::create_dir(spilled.path().join("run-1")).unwrap();
-    for (targets, why) in
-        [(vec![node(), node()], "none is a folder"), (vec![spilling()], "is in the spill")]
-    {
-        let refused = asked(&config(targets)).expect_err(why);
+    for targets in [vec![spilling()], vec![node(), spilling()]] {
+        let refused = asked(&config(targets)).expect_err("a part of it is elsewhere");
+        let why = "is in the spill";
         assert!(refused.starts_with("cannot continue run-1: ") && refused.contains(why));
     }
     let unknown = RecorderConfig { run_id: None, ..config(vec![node()]) };
@@ -98,6 +98,26 @@ fn the_run_goes_on_where_the_node_says_above_its_epoch_and_generation() {
         let counts = &place.ledger.sources[0];
         assert_eq!(counts[Entry::FragmentsRecorded], 30);
         assert_eq!(counts[Entry::FragmentsDurable], 30);
+    }
+}
+
+#[test]
+fn a_run_at_two_nodes_goes_on_above_the_epochs_of_both() {
+    let config = config(vec![node(), TargetConfig { name: "other".into(), ..node() }]);
+    let targets = config.targets();
+    let [one, other] = &AskedNode::all_of(&config, &targets, "run-1", None).unwrap()[..] else {
+        panic!("two nodes")
+    };
+    for generations in [[2, 9], [9, 2]] {
+        let [of_one, of_other] =
+            generations.map(|generation| NodeLeft::read(said(), 12, generation).unwrap());
+        let mut from = one.resumable(of_one, &targets);
+        other.join(&mut from, of_other);
+        assert_eq!((from.sequence, from.epoch), (12, 9));
+        assert_eq!(from.superseded, [Superseded { stream: 0, epoch: 9, sequence: 12 }]);
+        assert_eq!(from.positions.of(0, Position::LINK, 5), Some(30));
+        let has_all = |place: &ResumedPlace| place.left_out.is_none() && place.frames == 11;
+        assert!(from.places.len() == 2 && from.places.iter().all(has_all));
     }
 }
 
