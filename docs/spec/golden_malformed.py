@@ -35,6 +35,8 @@ def malformed() -> list[tuple[str, str, str, bytes]]:
         ("channels", "bound", "packet at sequence 2^63", samples(b"CTLK", (32, "Q", 1 << 63))),
         ("storage", "type", "type 48: of channels", stored("alive", {}, (2, "H", 48))),
         ("storage", "shape", "fixed part of 104 bytes", stored("frame", {}, (16, "H", 104))),
+        ("storage", "shape", "sign of life with a record", stored("alive", {}, (20, "I", 1))),
+        ("storage", "length", "body of a sign of life", stored("alive", {}, body=b"12345678")),
         ("storage", "bound", "no header", stored("open", {}, body=b"a")),
         ("storage", "length", "header without bytes", stored("open", dict(header_bytes=1))),
         (

@@ -137,7 +137,7 @@ pub fn store_rules() -> Vec<Rule> {
 }
 
 /// The usual rules on what front-ends say. What an alarm says stands behind its front-end's name.
-fn rules_of_front_ends() -> [Rule; 7] {
+fn rules_of_front_ends() -> [Rule; 8] {
     let of = |name, quantity, severity, text: &str, text_many: &str| Rule {
         text_many: Some(text_many.into()),
         ..usual(name, quantity, ANY, severity, text)
@@ -164,6 +164,17 @@ fn rules_of_front_ends() -> [Rule; 7] {
             "Front-end {source} has gone away",
             "Front-ends have gone away: {sources}",
         ),
+        recording(Rule {
+            // A connection that breaks is back within that time.
+            delay_ns: 3 * S,
+            ..of(
+                "front_end_gone",
+                "front_end.*.gone",
+                Severity::Warning,
+                "Front-end {source} has gone away: the run goes on without it",
+                "Front-ends have gone away: {sources} (the run goes on without them)",
+            )
+        }),
         of(
             "front_end_given_up",
             "front_end.*.given_up",

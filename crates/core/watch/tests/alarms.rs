@@ -501,9 +501,9 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
         "disk_space nothing_recorded run_interrupted loss bad_data next_file_refused \
          file_list_refused target_fault target_away target_spilling spill_lost spill_space \
          memory_space target_waits best_effort_target_waits source_silent source_out_of_step \
-         source_flooding queue_full spill_full bad_sender bad_tag with_holes bad_checksum stranger front_end_alarm \
-         front_end_refuses front_end_absent front_end_given_up buffer_short held_at_run_end \
-         front_end_unheard"
+         source_flooding queue_full spill_full bad_sender bad_tag with_holes bad_checksum stranger \
+         front_end_alarm front_end_refuses front_end_absent front_end_gone front_end_given_up \
+         buffer_short held_at_run_end front_end_unheard"
     );
     let mut rig = Rig::new(rules);
     let mut texts = Vec::new();

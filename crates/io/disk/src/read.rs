@@ -35,6 +35,16 @@ impl ReadFile {
         Ok(Self { file, direct: Mutex::default() })
     }
 
+    /// Has the system read what is asked for and nothing ahead of that: blocks that were allocated
+    /// and not written are a hole in its map only as long as they are not in the page cache.
+    #[must_use]
+    pub fn without_read_ahead(self) -> Self {
+        let file = self.file.as_raw_fd();
+        // SAFETY: numbers only. It is a hint: where it is refused, more is read.
+        let _refused = unsafe { libc::posix_fadvise(file, 0, 0, libc::POSIX_FADV_RANDOM) };
+        self
+    }
+
     /// Whether a recorder, or a repair, holds the file: it is locked while it is written. If locks
     /// are not supported, the file appears unlocked. The probe takes a shared lock, so that two
     /// probes do not collide.
@@ -148,6 +158,19 @@ impl EditFile {
     /// The system's error.
     pub fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
         self.file.set_len(bytes).map_err(|e| DiskError::path("cut", &self.path, e))
+    }
+
+    /// As [`EditFile::truncate`], of blocks that nobody has written: the file keeps the time of its
+    /// last write, unless it is another user's.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn cut_unwritten(&self, bytes: u64) -> Result<(), DiskError> {
+        let written = self.file.metadata().and_then(|found| found.modified());
+        self.truncate(bytes)?;
+        // Only the owner may set it.
+        let _set = written.and_then(|written| self.file.set_modified(written));
+        Ok(())
     }
 
     /// Makes the file durable, including its name.

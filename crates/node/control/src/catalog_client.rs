@@ -363,6 +363,16 @@ impl CatalogClient {
         self.enter_known(live, &known);
     }
 
+    /// Enters that a run was armed and did not begin to record, and where its files are.
+    pub(crate) fn disarm(&self, live: LiveRun, why: &str, summary: &RunSummary) {
+        let (id, folder, at) = (summary.run, summary.folder.clone(), utc_now());
+        let begun = Some(Begun { id, folder, started: at });
+        let over = Some(Over::Failed { why: why.into(), at });
+        let locations = summary.locations.clone();
+        let known = RunKnown { begun, over, locations, ..self.known.lock().clone() };
+        self.enter(PendingEnd { live, known });
+    }
+
     /// Runs, newest first.
     pub(crate) fn list(
         &self,

@@ -596,7 +596,7 @@ impl Recording {
             }
         };
         if !begun && started.is_none() {
-            self.shared.catalog.fail(&live, "it was disarmed before it began");
+            self.shared.catalog.disarm(live, "it was disarmed before it began", &summary);
             return Ok(());
         }
         let (number, started_ns) = (live.number(), active.map_or(0, |active| active.started_ns));

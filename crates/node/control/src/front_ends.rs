@@ -369,8 +369,9 @@ pub(crate) fn read(
         let mut set = |quantity, thing: &str, is: bool| {
             table.set_of("front_end", thing, quantity, f64::from(is));
         };
-        if one.is_required {
-            set("absent", name, one.is_missed());
+        match one.is_required {
+            true => set("absent", name, one.is_missed()),
+            false => set("gone", name, one.is_gone()),
         }
         let refusal = one.refusal.as_ref().map(|(command, why)| format!("{command}: {why}"));
         let of_it = [

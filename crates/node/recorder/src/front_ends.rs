@@ -75,6 +75,8 @@ pub struct FrontEnd {
     pub is_connected: bool,
     /// Whether its last session ended in order.
     pub(crate) has_left: bool,
+    /// Whether its last session broke off in this run, before it had stopped.
+    has_broken_off: bool,
     /// Whether there is a run, armed or begun.
     pub in_run: bool,
     /// Whether it answers commands.
@@ -258,6 +260,7 @@ impl FrontEnds {
         for one in shared.by_name.values_mut() {
             (one.in_run, one.stage, one.is_drained) = (in_run, Stage::Free, false);
             (one.doing, one.refusal) = (None, None);
+            one.has_broken_off = false;
             one.buffer_ms_min = buffer_ms_min;
             if in_run {
                 one.held_at_run_end = 0;
@@ -518,6 +521,13 @@ impl FrontEnd {
         self.is_required && !self.is_connected && !may_go
     }
 
+    /// Whether the run goes on without it: it is not required, has gone without a word, and was not
+    /// given up.
+    pub fn is_gone(&self) -> bool {
+        let is_away = self.has_broken_off && !self.is_connected;
+        is_away && !self.is_required && self.given_up.is_none()
+    }
+
     /// Why its buffers are too small, if they are: they fill before what is in them is durable.
     pub fn buffer_short(&self) -> Option<String> {
         let Self { buffer_ms: has, buffer_ms_min: needs, .. } = *self;
@@ -542,6 +552,7 @@ impl FrontEnd {
     /// not asked for is withdrawn. A run that waits for its answer does not begin.
     pub(crate) fn leave(&mut self) {
         self.is_connected = false;
+        self.has_broken_off = self.in_run && !self.has_left && self.stage != Stage::Stopped;
         self.withdraw(|change, sent| change > sent);
         let waits = ["prepare", "start"];
         if let Some(doing) = self.doing.filter(|doing| waits.contains(doing)) {
@@ -695,6 +706,32 @@ mod tests {
         assert!(short(470).is_some());
         front_ends.tell("camera", FrontEnd::leave);
         assert_eq!(front_ends.list()["camera"].buffer_short(), None, "it is not there");
+    }
+
+    #[test]
+    fn an_optional_front_end_is_gone_if_it_left_a_run_without_a_word_until_that_is_over() {
+        let config = RecorderConfig::new("".into(), Vec::new());
+        let front_ends = FrontEnds::new(&config);
+        let is_gone = || front_ends.list()["camera"].is_gone();
+        // One that was only refused was never here.
+        front_ends.tell("camera", |one| one.connections_refused += 1);
+        assert!(!is_gone());
+        let come =
+            || front_ends.tell("camera", |one| (one.is_connected, one.has_left) = (true, false));
+        let go = |has_left| {
+            front_ends.tell("camera", |one| one.has_left = has_left);
+            front_ends.tell("camera", FrontEnd::leave);
+        };
+        for (has_left, gone) in [(false, true), (true, false), (false, true)] {
+            come();
+            assert!(!is_gone());
+            go(has_left);
+            assert_eq!(is_gone(), gone);
+        }
+        come();
+        front_ends.enter(&config, false);
+        go(false);
+        assert!(!is_gone(), "between runs it may go");
     }
 
     #[test]

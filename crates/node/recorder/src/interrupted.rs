@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use catchment_frame::{FileHeader, Position};
-use catchment_storage::{Elsewhere, Interrupted, Resumable, ResumedPlace, RunPlace, StorageError};
+use catchment_storage::{
+    EXTENSION, Elsewhere, Interrupted, Resumable, ResumedPlace, RunPlace, StorageError,
+};
 use catchment_telemetry::utc_now;
 
 use crate::config::RecorderConfig;
@@ -15,7 +17,7 @@ use crate::selection::Selection;
 use crate::target_config::{TargetConfig, Variant};
 
 impl Recorder {
-    /// When the files of a run of that name were last written in its required targets, in
+    /// When the frame files of a run of that name were last written in its required targets, in
     /// nanoseconds since 1970: the last sign of life of its recorder. Storage nodes that it needs
     /// are asked, once all that is in their spills is forwarded. None: nothing of it is anywhere.
     ///
@@ -42,7 +44,10 @@ impl Recorder {
         let required = targets.iter().filter(|target| target.required);
         let folders = required.flat_map(|target| target.place.folders());
         let entries = folders.filter_map(|folder| std::fs::read_dir(folder.join(name)).ok());
-        let changed = entries.flatten().flatten().filter_map(|entry| {
+        let frame_files = entries.flatten().flatten().filter(|entry| {
+            entry.path().extension().is_some_and(|extension| extension == EXTENSION)
+        });
+        let changed = frame_files.filter_map(|entry| {
             let changed = entry.metadata().ok()?.modified().ok()?;
             changed.duration_since(std::time::UNIX_EPOCH).ok()
         });

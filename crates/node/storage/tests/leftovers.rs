@@ -31,12 +31,15 @@ fn blocks_ahead_and_a_file_made_ahead_are_given_back_and_frames_stay() {
     let file = std::fs::OpenOptions::new().write(true).open(last).unwrap();
     file.set_len(end).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; 64 * 4_096], end).unwrap();
+    let written = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000);
+    file.set_modified(written).unwrap();
     let found = remove_leftovers(made.path()).unwrap();
     let given = 64 * 4_096 + (3 << 20);
     let expected =
         Leftovers { removed: vec![ahead.clone()], cut: vec![last.clone()], bytes: given };
     assert_eq!(found, expected);
     assert!(!ahead.exists() && bytes(last) == end);
+    assert_eq!(last.metadata().unwrap().modified().unwrap(), written, "nothing was written");
     let run = Run::open(made.path()).unwrap();
     assert_eq!((run.event_count(), run.closed()), (16, false));
     assert!(verify(&run, |_| {}).is_intact());

@@ -1,10 +1,12 @@
 //! A recorder that is killed, and started again: it goes on with its run, and front-ends lose
 //! nothing.
 
+use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
 
 use catchment_fixtures::{Random, wait_while};
 use catchment_frontend::{Closed, Frontend, KeyKind, SourceConfig};
@@ -12,7 +14,7 @@ use catchment_model::{Entry, Ledger};
 use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::support::{free, interrupt, json, only_run, started, stderr};
+use crate::support::{catchment, free, interrupt, json, only_run, printed, started, stderr};
 
 /// Kills of a recorder, and keys between them.
 const KILLS: u64 = 5;
@@ -171,4 +173,47 @@ fn a_run_that_cannot_go_on_for_now_is_kept_and_goes_on_later() {
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(again), Some(0));
     check(&Run::open(only_run(folder.path())).unwrap(), 0..500, 1);
+}
+
+/// A run that was killed, and of which nothing was written for so long, when the next recorder
+/// begins; returns the states of the runs, newest first, and what that recorder logs.
+fn is_resumed_after(age: Duration) -> (Vec<String>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = configure(folder.path(), "", "[run]\nresume = \"1 h\"\n");
+    let first = recorder(folder.path());
+    let front_end = front_end(&url, KeyKind::Number);
+    for (index, source) in front_end.sources().iter().enumerate() {
+        (0..100).for_each(|key| source.send(key, &content(index, key)).unwrap());
+    }
+    wait_while(|| front_end.sources()[0].status().durable < 2);
+    kill(first);
+    let written = SystemTime::now() - age;
+    let entries = std::fs::read_dir(only_run(folder.path())).unwrap();
+    for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(written).unwrap();
+    }
+    // What writes the catalogue gives back the blocks that the run had taken ahead.
+    json(folder.path(), &["catalog", "set", "1", "--quality", "good", "--json"], 0);
+    let mut second = catchment(folder.path(), &["run", "node.toml"]);
+    second.stderr(Stdio::piped());
+    let (mut second, _lines, _) = printed(second, "Recording");
+    let mut logged = second.stderr.take().unwrap();
+    let rows = json(folder.path(), &["catalog", "ls", "--json"], 0);
+    let states = rows["runs"].as_array().unwrap().iter();
+    let states = states.map(|row| row["state"].as_str().unwrap().to_owned()).collect();
+    kill(second);
+    let mut text = String::new();
+    logged.read_to_string(&mut text).unwrap();
+    (states, text)
+}
+
+#[test]
+fn a_run_goes_on_only_if_it_was_written_to_within_run_resume() {
+    let (states, logged) = is_resumed_after(Duration::from_secs(1_800));
+    assert_eq!(states, ["recording"], "{logged}");
+    let (states, logged) = is_resumed_after(Duration::from_secs(7_200));
+    assert_eq!(states, ["recording", "interrupted"], "{logged}");
+    assert!(logged.contains("the run was interrupted too long ago to go on"), "{logged}");
+    assert!(!logged.contains("the interrupted run goes on"), "{logged}");
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use catchment_fixtures::wait_while;
-use catchment_frontend::{Frontend, KeyKind, Reading, Setting, SourceConfig};
+use catchment_frontend::{
+    Callbacks, CommandKind, Frontend, KeyKind, Reading, Setting, SourceConfig,
+};
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::event_link::{self, Presence, SourceLog};
@@ -18,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::front_ends::{LONG, Wire};
 use crate::life::Node;
-use crate::support::{catchment, free};
+use crate::support::{catchment, free, only_run};
 
 /// A node that begins nothing by itself, with one source of front-ends.
 fn configuration(source: &str, address: SocketAddr) -> String {
@@ -229,7 +231,7 @@ fn a_front_end_that_dies_between_runs_is_an_alarm_by_name() {
 }
 
 #[test]
-fn a_front_end_that_goes_away_while_it_records_is_an_alarm_by_name_if_it_is_required() {
+fn a_front_end_that_goes_away_while_it_records_is_an_alarm_by_name_required_or_not() {
     let (folder, address) = (tempfile::tempdir().unwrap(), free());
     let text = configuration_of(&["needed", "extra"], address, "");
     // An optional one that is gone is waited for once, for as long as that.
@@ -253,18 +255,42 @@ fn a_front_end_that_goes_away_while_it_records_is_an_alarm_by_name_if_it_is_requ
         |one: &Value, state| one["reason"] == "it is not connected" && one["state"] == state;
     wires[1].kill();
     until_device(&node, "extra", |one| is_gone(one, "idle"));
+    let extra_is_gone = "Front-end extra has gone away: the run goes on without it";
+    until_alarm(&node, extra_is_gone, true);
     // The run goes on without it.
     send(10..20);
     wires[0].kill();
     until_device(&node, "needed", |one| is_gone(one, "safe"));
     until_alarm(&node, "Front-end needed has gone away", true);
     let alarms = node.ctl(&["alarms"])["alarms"].to_string();
-    assert!(!alarms.contains("extra has gone") && !alarms.contains("Front-ends have"), "{alarms}");
     assert!(!alarms.contains("\"name\":\"loss\""), "{alarms}");
     assert_eq!(node.ctl(&["state"])["state"], "recording");
     assert_eq!(node.ctl(&["stop"])["status"], "done");
     let shown = node.ctl(&["run", "1"]);
     assert_eq!((&shown["events"], &shown["loss_count"]), (&json!(20), &json!(0)), "{shown}");
+    until_alarm(&node, extra_is_gone, false);
+}
+
+#[test]
+fn a_start_that_a_front_end_refuses_is_a_failed_run_that_names_its_folder() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free());
+    let node = Node::start(folder.path(), &configuration("camera", address), &[]);
+    node.ctl(&["configure"]);
+    let refuses: Callbacks = Box::new(|command| match command.kind == CommandKind::PREPARE.0 {
+        true => Err("the shutter is stuck".to_owned()),
+        false => Ok(()),
+    });
+    let builder = Frontend::builder(&format!("catchment+tcp://{address}"), "camera");
+    let camera = builder.callbacks(refuses).wait(LONG).connect().unwrap();
+    let refused = node.ctl(&["start"]);
+    assert_eq!(refused["status"], "failed", "{refused}");
+    assert!(refused.to_string().contains("the shutter is stuck"), "{refused}");
+    let run = node.ctl(&["run", "1"]);
+    assert_eq!((&run["state"], &run["files"]), (&json!("failed"), &json!(1)), "{run}");
+    let named = folder.path().join("runs").join(run["folder"].as_str().unwrap());
+    assert_eq!(named, only_run(folder.path()));
+    assert_eq!(Run::open(&named).unwrap().event_count(), 0);
+    assert!(camera.close(LONG).is_confirmed());
 }
 
 #[test]

@@ -81,9 +81,10 @@ impl Recording {
         };
         let age = Duration::from_nanos(utc_now().0.saturating_sub(written_ns));
         if age > resume {
-            tracing::info!(
+            tracing::warn!(
                 run = row.number,
                 age_s = age.as_secs(),
+                resume_s = resume.as_secs(),
                 "the run was interrupted too long ago to go on"
             );
             return Ok(None);

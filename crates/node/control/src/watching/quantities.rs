@@ -99,13 +99,18 @@ const SPILL: [(&str, &str); 3] = [
     ),
 ];
 
-const FRONT_END: [(&str, &str); 7] = [
+const FRONT_END: [(&str, &str); 8] = [
     ("alarms", "1 while a front-end raises an alarm, otherwise 0; of `NAME (ALARM)`."),
     ("refuses", "1 while a front-end refuses a command, otherwise 0."),
     (
         "absent",
         "1 while a required front-end is not connected, though it was in this run or since the last \
          one, otherwise 0.",
+    ),
+    (
+        "gone",
+        "1 while a front-end that is not required has gone away from a run without a word, \
+         otherwise 0; of a run that is armed or recorded.",
     ),
     (
         "given_up",
