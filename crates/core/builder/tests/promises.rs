@@ -484,8 +484,7 @@ fn the_ledger_balances_whatever_sources_promise() {
             let fragments: Vec<_> = (0..random.below(60))
                 .map(|_| {
                     next[source] = next[source].wrapping_add(random.below(4));
-                    let bytes = random.below(2_000) as u32;
-                    let mut fragment = rig.fragment(source, 0, bytes);
+                    let mut fragment = rig.fragment(source, 0, random.below(2_000) as u32);
                     fragment.number = next[source];
                     fragment
                 })

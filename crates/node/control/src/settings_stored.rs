@@ -1,5 +1,5 @@
-//! What front-ends say of their settings, as remarks of the run: all of each that is in it, and each
-//! change, whether it is reported or said among the data.
+//! What front-ends say of their settings, as remarks of the run: all that one in it is set to, and
+//! each change, whether it is reported or said among the data.
 
 use std::collections::BTreeMap;
 

@@ -236,7 +236,7 @@ impl Watching {
         };
         let rates = self.node_rates(counts_arrivals);
         let lasts = self.of_run.forecast(moment, self.limits.recorded_ns);
-        let sources = self.source_states(moment, &losses, &bad);
+        let mut sources = self.source_states(moment, &losses, &bad);
         let silent = self.silent(moment);
         let counts = api::SourceCounts {
             count: sources.len() as u64,
@@ -262,7 +262,6 @@ impl Watching {
         self.sentences.extend(lasts.sentence());
         let mut changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
         changes.iter_mut().for_each(|change| self.complete(&mut change.alarm));
-        let mut sources = sources;
         sources.sort_by_key(|source| (rank(source), lost_first(source), source.index));
         Meaning {
             verdict: self.verdict(moment, &spilling, &lasts),

@@ -89,6 +89,10 @@ impl RecorderConfig {
         if let Err(DiskError::Config { field, expected, got }) = disk_config(&self.write).check() {
             require(false, &format!("write.{field}"), expected, got)?;
         }
+        self.check_budget()
+    }
+
+    fn check_budget(&self) -> Result<(), ConfigError> {
         let least = self.memory_bytes_min();
         let memory = self.memory_bytes;
         let two_events = self.two_events_bytes_min();

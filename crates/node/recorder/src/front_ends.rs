@@ -189,7 +189,7 @@ pub struct HeldAtRunEnd {
     pub items: u64,
 }
 
-/// A change of a setting that a front-end has said among its data.
+/// A setting that a front-end says among its data has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChanged {
     /// Its name.
@@ -403,8 +403,8 @@ impl FrontEnds {
         std::mem::take(&mut self.shared.lock().held).into()
     }
 
-    /// The settings of which front-ends have said among their data that they changed, since the last
-    /// call, and how many such changes were too many.
+    /// Settings that have changed, as front-ends said among their data since the last call, and how
+    /// many such changes were too many.
     pub fn take_said(&self) -> (Vec<SettingChanged>, u64) {
         let shared = &mut *self.shared.lock();
         (std::mem::take(&mut shared.said), std::mem::take(&mut shared.unsaid))
@@ -605,56 +605,6 @@ impl Shared {
         });
         let words: Vec<String> = words.collect();
         if words.is_empty() { Ok(()) } else { Err(words.join("; ")) }
-    }
-}
-
-/// Where an order of run control has all front-ends go.
-#[derive(Clone, Copy, Debug)]
-pub struct Way {
-    /// There, within so many nanoseconds.
-    pub to: (Stage, u64),
-    /// Where they go if that fails, so that what others have done is undone.
-    pub back: Option<(Stage, u64)>,
-}
-
-/// Front-ends on their way, looked at from time to time.
-#[derive(Debug)]
-pub struct Move {
-    to: Stage,
-    until_ns: u64,
-    back: Option<(Stage, u64)>,
-    /// Why they go back.
-    failed: Option<String>,
-}
-
-impl Move {
-    /// Has all go.
-    pub fn begin(front_ends: &FrontEnds, way: Way, now_ns: u64) -> Self {
-        let Way { to: (to, within_ns), back } = way;
-        front_ends.go_to(to);
-        Self { to, until_ns: now_ns.saturating_add(within_ns), back, failed: None }
-    }
-
-    /// Where they are to be now.
-    pub fn to(&self) -> Stage {
-        self.to
-    }
-
-    /// What became of it; none while some are under way.
-    pub fn look(&mut self, front_ends: &FrontEnds, now_ns: u64) -> Option<Result<(), String>> {
-        let is_late = now_ns >= self.until_ns;
-        let silent = || Err(format!("no answer from {}", front_ends.under_way().join(", ")));
-        let arrived = front_ends.arrived().or_else(|| is_late.then(silent))?;
-        match (self.failed.take(), arrived, self.back.take()) {
-            (Some(why), ..) => Some(Err(why)),
-            (None, Err(why), Some((stage, within_ns))) => {
-                front_ends.go_to(stage);
-                (self.to, self.until_ns) = (stage, now_ns.saturating_add(within_ns));
-                self.failed = Some(why);
-                None
-            }
-            (None, arrived, _) => Some(arrived),
-        }
     }
 }
 

@@ -33,6 +33,7 @@ mod forward_wait;
 mod frame_counts;
 mod frame_feed;
 mod frames;
+mod front_end_moves;
 mod front_ends;
 mod in_files;
 mod ingest;
@@ -111,8 +112,9 @@ pub use config::{
 pub use counts::Counts;
 pub use forward_wait::ForwardWait;
 pub use frame_feed::FrameFeed;
+pub use front_end_moves::{Move, Way};
 pub use front_ends::{
-    Change, FrontEnd, FrontEnds, HeldAtRunEnd, Move, Report, Scalar, SettingChanged, Stage, Way,
+    Change, FrontEnd, FrontEnds, HeldAtRunEnd, Report, Scalar, SettingChanged, Stage,
 };
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{

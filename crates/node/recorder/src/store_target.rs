@@ -230,13 +230,13 @@ impl StoreTarget {
         if self.close.is_some() || self.refusal.is_some() {
             return;
         }
-        if let Some((head, columns)) = self.last.take() {
-            if self.ledger.needs_last(&head) {
-                self.hold_skipped(&head);
-                self.hold(head);
-                self.nodes.add(columns.into_iter());
-                self.end_frame(&[]);
-            }
+        if let Some((head, columns)) = self.last.take()
+            && self.ledger.needs_last(&head)
+        {
+            self.hold_skipped(&head);
+            self.hold(head);
+            self.nodes.add(columns.into_iter());
+            self.end_frame(&[]);
         }
         self.close = Some(self.end);
     }

@@ -104,13 +104,19 @@ impl DamagedFrame {
     }
 }
 
+/// The checksums that a column was stored with, by id.
+pub(crate) type KeptChecksums = BTreeMap<u32, BlockChecksums>;
+
+/// These of a damaged column, and what is wrong.
+type Damage = (BlockChecksums, FrameError);
+
 /// The stored bytes of a column; if they are not those of its checksum, also which checksums they
 /// were stored with.
 fn stored<R: ReadAt + Sync>(
     reader: &FileReader<R>,
     index: usize,
     entry: &ColumnEntry,
-) -> Result<(Vec<u8>, Option<(BlockChecksums, FrameError)>), FrameError> {
+) -> Result<(Vec<u8>, Option<Damage>), FrameError> {
     // Bytes with holes are of the codec that their own is made from.
     let codec = unqualified(entry.codec).unwrap_or(entry.codec);
     let plain = ColumnEntry { codec, ..*entry };

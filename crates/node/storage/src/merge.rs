@@ -25,8 +25,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use catchment_frame::{
-    BlockChecksums, ColumnEntry, ColumnKind, FrameInfo, FrameKind, Origin, decode_ledger,
-    frame_ledger,
+    ColumnEntry, ColumnKind, FrameInfo, FrameKind, Origin, decode_ledger, frame_ledger,
 };
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, SourceLedger};
@@ -36,7 +35,9 @@ use crate::base;
 use crate::copies::{Location, alike};
 use crate::error::StorageError;
 use crate::folders::{self, MissingFrames, OF_FRAME};
-use crate::frame_copy::{DamagedFrame, FrameCopy, increments_column, lesser, only_of_frame, split};
+use crate::frame_copy::{
+    DamagedFrame, FrameCopy, KeptChecksums, increments_column, lesser, only_of_frame, split,
+};
 use crate::frame_index;
 use crate::left_out::LeftOut;
 use crate::merge_trends::{Closing, merge_trends};
@@ -234,7 +235,7 @@ fn info_at(files: &[RunFile], (file, index): Location) -> &FrameInfo {
 }
 
 /// Columns as they are stored, and the checksums of damaged ones.
-type Columns = (Vec<(ColumnEntry, Vec<u8>)>, BTreeMap<u32, BlockChecksums>);
+type Columns = (Vec<(ColumnEntry, Vec<u8>)>, KeptChecksums);
 
 struct Merger<'a> {
     run: &'a Run,

@@ -13,7 +13,6 @@ mod output;
 mod parts;
 mod store;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,14 +20,15 @@ use std::sync::Arc;
 use catchment_codec::{Coding, Element};
 use catchment_encoder::{Ask, Buffers, Rule, Worker};
 use catchment_frame::{
-    BlockChecksums, ColumnCoding, ColumnEntry, ColumnInfo, ColumnKind, EntryNames, FileHeader,
-    FrameInfo, FrameKind, Numbering, TocFlags, further_pieces, unqualified,
+    ColumnCoding, ColumnEntry, ColumnInfo, ColumnKind, EntryNames, FileHeader, FrameInfo,
+    FrameKind, Numbering, TocFlags, further_pieces, unqualified,
 };
 use catchment_model::{Entry, Ledger};
 use catchment_trends::Watch;
 use catchment_writer::{ColumnForm, Frame, FrameColumn, FrameMaker, NoColumn, header_bytes_max};
 
 use crate::error::StorageError;
+use crate::frame_copy::KeptChecksums;
 use crate::open::{self, EXTENSION};
 use crate::trend_writer::TrendWriter;
 use crate::whole::ListWriter;
@@ -205,7 +205,7 @@ impl RunWriter {
     pub(crate) fn copy(
         &mut self,
         info: FrameInfo,
-        (columns, damaged): (&[(ColumnEntry, Vec<u8>)], &BTreeMap<u32, BlockChecksums>),
+        (columns, damaged): (&[(ColumnEntry, Vec<u8>)], &KeptChecksums),
         counts: &Ledger,
     ) -> Result<(), StorageError> {
         if self.run.numbering == Numbering::Run {

@@ -323,6 +323,19 @@ fn write_apart(folder: &Path, numbering: Numbering, rows: &[Apart]) {
     writer.finish(Ending { ledger: None, run_ended: true, data_lost: false }).unwrap();
 }
 
+/// Of each event its key and its fragments.
+fn events(run: &Run) -> Vec<(u64, [Option<Vec<u8>>; 2])> {
+    let mut events = Vec::new();
+    for frame in 0..run.frames().len() {
+        let read = run.events(frame).unwrap();
+        let columns = [0, 1].map(|source| run.fragments(frame, SourceId(source)).unwrap());
+        events.extend(read.keys().iter().enumerate().map(|(row, &key)| {
+            (key, columns.each_ref().map(|column| column.fragment(row).map(<[u8]>::to_vec)))
+        }));
+    }
+    events
+}
+
 #[test]
 fn events_are_built_again_without_their_payload_also_over_the_borders_of_frames() {
     let folder = tempfile::tempdir().unwrap();
@@ -348,18 +361,6 @@ fn events_are_built_again_without_their_payload_also_over_the_borders_of_frames(
         run
     };
     let build = |from: &str, to: &str, window_ns, copy| moved(from, to, (window_ns, 0), copy);
-    /// Of each event its key and its fragments.
-    fn events(run: &Run) -> Vec<(u64, [Option<Vec<u8>>; 2])> {
-        let mut events = Vec::new();
-        for frame in 0..run.frames().len() {
-            let read = run.events(frame).unwrap();
-            let columns = [0, 1].map(|source| run.fragments(frame, SourceId(source)).unwrap());
-            events.extend(read.keys().iter().enumerate().map(|(row, &key)| {
-                (key, columns.each_ref().map(|column| column.fragment(row).map(<[u8]>::to_vec)))
-            }));
-        }
-        events
-    }
     let wide = build("run", "wide", 500, false);
     let whole: Vec<_> = (0..EVENTS)
         .map(|event| (sent(event, 0).0, [0, 1].map(|source| Some(sent(event, source).1))))

@@ -565,7 +565,10 @@ impl Horizon {
     /// The quorum to follow, if there is one and it is due: all voters agree, the remaining voters
     /// have had a time-out, memory is `crowded`, or the run ends.
     pub fn decide(&mut self, crowded: bool, at_end: bool, now_ns: u64) -> Option<Quorum> {
-        self.forget_claims();
+        if self.claims > 0 {
+            let voters = self.voters.iter_mut();
+            self.claims -= voters.map(|one| one.forget_claims(self.active_ns)).sum::<usize>();
+        }
         if self.claims == 0 {
             self.quorum_since_ns = None;
             return None;
@@ -640,17 +643,6 @@ impl Horizon {
     /// How many consecutive fragments must agree.
     fn needed(&self) -> u32 {
         if self.voting == 1 { 3 } else { 2 }
-    }
-
-    fn forget_claims(&mut self) {
-        if self.claims == 0 {
-            return;
-        }
-        for voter in &mut self.voters {
-            let before = voter.claims.len();
-            voter.claims.retain(|claim| claim.expires_ns > self.active_ns);
-            self.claims -= before - voter.claims.len();
-        }
     }
 
     /// The largest group of voters whose last fragments claim about the same numbers.

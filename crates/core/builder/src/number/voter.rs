@@ -41,6 +41,13 @@ pub struct Voter {
 const _: () = assert!(std::mem::offset_of!(Voter, claims) <= 64);
 
 impl Voter {
+    /// Forgets claims that have expired by then; how many there were.
+    pub fn forget_claims(&mut self, active_ns: u64) -> usize {
+        let before = self.claims.len();
+        self.claims.retain(|claim| claim.expires_ns > active_ns);
+        before - self.claims.len()
+    }
+
     pub fn new(enabled: bool) -> Self {
         Self {
             position: 0,
