@@ -94,6 +94,7 @@ fn the_end_of_a_source_for_which_nothing_waits_is_ignored() {
     mark(&mut rig, 0, SourceNote::Begin, &[0, 1]);
     rig.send_all(0, 0..2, 0..10);
     // The second one is given up.
+    rig.builder.note(0, 1, SourceNote::Quiet);
     for (key, ms) in (10..).zip(0..3_000) {
         rig.send(ms * MS, 0, [key]);
         rig.poll(ms * MS);

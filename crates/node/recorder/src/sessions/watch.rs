@@ -34,19 +34,24 @@ impl Sessions {
 
     /// So much time has passed in which connections were read. Looks which sources say nothing
     /// though their connection brings messages: their data connection, or control while that is not
-    /// there, or not read.
+    /// there, or not read. One that is held has brought a message, for which there is no memory.
     pub(super) fn hear(&mut self, ingest: &mut Ingest, passed_ns: u64) {
         let connections = self.connections.iter_mut().flatten();
         connections.for_each(|connection| connection.unheard_ns += passed_ns);
         if !self.of_run.is_standby {
             let of = |endpoint: usize| self.connections[endpoint].as_ref();
-            let is_read = |one: &Connection| !(one.is_held || one.kind.waits(&self.window));
+            let is_read = |one: &Connection| !one.kind.waits(&self.window);
             for Session { logs, data, control, .. } in &mut self.sessions {
                 for log in logs.iter_mut().filter(|log| log.samples.is_none()) {
                     let own = data.get(usize::from(log.connection)).copied().flatten().and_then(of);
-                    let connection = own.filter(|one| is_read(one)).or(control.and_then(of));
-                    if let Some(one) = connection.filter(|one| one.is_heard) {
-                        log.was_heard(ingest, one.unheard_ns, self.timeout_ns);
+                    match own.filter(|one| is_read(one)).or(control.and_then(of)) {
+                        Some(one) if one.is_held => {
+                            log.was_heard(ingest, passed_ns, self.timeout_ns);
+                        }
+                        Some(one) if one.is_heard => {
+                            log.was_heard(ingest, one.unheard_ns, self.timeout_ns);
+                        }
+                        _ => {}
                     }
                 }
             }
