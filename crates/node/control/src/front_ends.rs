@@ -369,10 +369,10 @@ pub(crate) fn read(
         let mut set = |quantity, thing: &str, is: bool| {
             table.set_of("front_end", thing, quantity, f64::from(is));
         };
-        match one.is_required {
-            true => set("absent", name, one.is_missed()),
-            false => set("gone", name, one.is_gone()),
+        if one.is_required {
+            set("absent", name, one.is_missed());
         }
+        set("gone", name, one.is_gone());
         let refusal = one.refusal.as_ref().map(|(command, why)| format!("{command}: {why}"));
         let of_it = [
             ("front_end_refuses", "refuses", refusal),

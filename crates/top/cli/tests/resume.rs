@@ -1,10 +1,9 @@
 //! A recorder that is killed, and started again: it goes on with its run, and front-ends lose
 //! nothing.
 
-use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +13,8 @@ use catchment_model::{Entry, Ledger};
 use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::support::{catchment, free, interrupt, json, only_run, printed, started, stderr};
+use crate::life::Node;
+use crate::support::{free, interrupt, json, only_run, started, stderr};
 
 /// Kills of a recorder, and keys between them.
 const KILLS: u64 = 5;
@@ -195,17 +195,13 @@ fn is_resumed_after(age: Duration) -> (Vec<String>, String) {
     }
     // What writes the catalogue gives back the blocks that the run had taken ahead.
     json(folder.path(), &["catalog", "set", "1", "--quality", "good", "--json"], 0);
-    let mut second = catchment(folder.path(), &["run", "node.toml"]);
-    second.stderr(Stdio::piped());
-    let (mut second, _lines, _) = printed(second, "Recording");
-    let mut logged = second.stderr.take().unwrap();
+    let text = std::fs::read_to_string(folder.path().join("node.toml")).unwrap();
+    let second = Node::start(folder.path(), &text, &[]);
+    second.until(|state| state["state"] == "recording");
     let rows = json(folder.path(), &["catalog", "ls", "--json"], 0);
     let states = rows["runs"].as_array().unwrap().iter();
     let states = states.map(|row| row["state"].as_str().unwrap().to_owned()).collect();
-    kill(second);
-    let mut text = String::new();
-    logged.read_to_string(&mut text).unwrap();
-    (states, text)
+    (states, std::fs::read_to_string(folder.path().join("node.log")).unwrap())
 }
 
 #[test]

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::front_ends::{LONG, Wire};
 use crate::life::Node;
-use crate::support::{catchment, free, only_run};
+use crate::support::{catchment, free, only_run, stderr};
 
 /// A node that begins nothing by itself, with one source of front-ends.
 fn configuration(source: &str, address: SocketAddr) -> String {
@@ -282,9 +282,8 @@ fn a_start_that_a_front_end_refuses_is_a_failed_run_that_names_its_folder() {
     });
     let builder = Frontend::builder(&format!("catchment+tcp://{address}"), "camera");
     let camera = builder.callbacks(refuses).wait(LONG).connect().unwrap();
-    let refused = node.ctl(&["start"]);
-    assert_eq!(refused["status"], "failed", "{refused}");
-    assert!(refused.to_string().contains("the shutter is stuck"), "{refused}");
+    let refused = stderr(folder.path(), &["ctl", "--url", &node.url, "start"], 1);
+    assert!(refused.contains("the shutter is stuck"), "{refused}");
     let run = node.ctl(&["run", "1"]);
     assert_eq!((&run["state"], &run["files"]), (&json!("failed"), &json!(1)), "{run}");
     let named = folder.path().join("runs").join(run["folder"].as_str().unwrap());
