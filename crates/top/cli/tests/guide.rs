@@ -105,7 +105,9 @@ fn each_command_and_target_that_the_pages_name_exists() {
     let folder = tempfile::tempdir().unwrap();
     let help = stdout(folder.path(), &["--help"], 0);
     let makefile = text("Makefile");
-    for page in ["README.md", "operating.md", "command-line.md", "python.md", "frontend.md"] {
+    for page in
+        ["README.md", "operating.md", "targets.md", "command-line.md", "python.md", "frontend.md"]
+    {
         let page = if page == "README.md" { page.to_owned() } else { format!("docs/guide/{page}") };
         let text = text(&page);
         for (program, known) in [("catchment ", &help), ("make ", &makefile)] {
