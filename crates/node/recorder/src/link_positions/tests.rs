@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use catchment_agent::{Agent, Ingress, Waker};
-use catchment_builder::{Fragment, IncompletePolicy, NoteKind};
+use catchment_builder::{Fragment, IncompletePolicy, NoteKind, SourceNote};
 use catchment_fixtures::Random;
 use catchment_frame::{FileReader, FrameKind, Position, frame_ledger};
 use catchment_model::{Entry, Ledger, RunId, SourceId};
@@ -540,6 +540,8 @@ fn the_increments_of_the_frames_so_far_balance_behind_each_frame() {
                     faults += 1;
                 }
             }
+            // Its connection brings messages: it is silent, and not cut off.
+            rig.put(Fragment::said(2, SourceNote::Quiet));
             rig.pass_ms(random.below(300));
             keys.clone().filter(|_| random.below(5) > 0).for_each(|key| rig.send_one(2, key));
             // Keys that no source delivers.
