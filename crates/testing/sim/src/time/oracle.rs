@@ -522,10 +522,14 @@ impl<'a> Check<'a> {
             true => WAITED_NS,
             false => 0,
         };
-        let allowed_ns = timeout_ns + timeout_ns / 8 + reorder_ns + lag_ns + SLACK_NS + waited_ns;
+        let has_front_end = (0..self.honest.len()).any(|source| self.log(source).is_some());
+        let hangs = has_front_end && self.outcome.plan.base.case.faults.has(Fault::Die);
+        let hung_ns = if hangs { HUNG_NS.saturating_sub(timeout_ns) } else { 0 };
+        let allowed_ns =
+            timeout_ns + timeout_ns / 8 + reorder_ns + lag_ns + SLACK_NS + waited_ns + hung_ns;
         let came: Vec<BTreeMap<usize, u64>> =
             (0..self.honest.len()).map(|one| self.came(one)).collect();
-        let silent_ns = self.outcome.last_ns + 2 * timeout_ns + SLACK_NS;
+        let silent_ns = self.outcome.last_ns + 2 * timeout_ns + SLACK_NS + hung_ns;
         let (mut came_ns, mut events) = (0, 0);
         // By which time how many events are built. What a wrong clock alone is in has no time.
         let mut due: Vec<(u64, u64)> = Vec::new();
@@ -646,5 +650,8 @@ const LIES_MIN: usize = 40;
 const UNREAD: usize = 3;
 /// Counts are shown ten times a second; agents take their time.
 const SLACK_NS: u64 = 150 * MS;
+/// How long one is waited for that hangs: a time-out, and until two of its pings have come behind
+/// its last word, of which there is one each 500 ms.
+const HUNG_NS: u64 = 1_500 * MS;
 /// How long a required front-end is waited for that fell silent, until it is back.
 const WAITED_NS: u64 = 6 * S;
