@@ -404,7 +404,10 @@ pub fn check_decoded<'a>(
     })?;
     if (parts.len(), is_skipped) != (sent.len(), skipped) {
         let got = (parts.len(), is_skipped);
-        return Err(format!("{got:?} decoded, {} and {skipped} sent", sent.len()));
+        let (count, layout) = (sent.len(), layouts.layout());
+        return Err(format!(
+            "{got:?} decoded, {count} and {skipped} sent: {bytes:?} by {layout:?}"
+        ));
     }
     for (part, (stamp, recorded)) in parts.iter().zip(sent) {
         let mask = u64::MAX >> (64 - layouts.number_bits());
