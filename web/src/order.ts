@@ -102,7 +102,10 @@ export function merged(old: LogLine[], more: LogLine[], most: number): LogLine[]
  * are being written first. */
 export const newestFiles = (files: StoredFile[], most: number): StoredFile[] =>
   [...files]
-    .sort((a, b) => Number(b.being_written) - Number(a.being_written) || indexOf(b) - indexOf(a) || a.stream - b.stream)
+    .sort(
+      (a, b) =>
+        Number(b.being_written) - Number(a.being_written) || indexOf(b) - indexOf(a) || a.stream - b.stream,
+    )
     .slice(0, most);
 
 const indexOf = (file: StoredFile): number => Number(/-(\d+)\.catch$/.exec(file.name)?.[1] ?? -1);

@@ -187,7 +187,9 @@ export function writtenWords(written: number, files: number): string {
 
 /** The streams of a stored run: all of few, the first and the number of many. */
 export const streamsWords = (streams: number[]): string =>
-  streams.length <= 4 ? streams.join(", ") : `${streams.slice(0, 3).join(", ")} and ${streams.length - 3} more`;
+  streams.length <= 4
+    ? streams.join(", ")
+    : `${streams.slice(0, 3).join(", ")} and ${streams.length - 3} more`;
 
 export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {
   active: "active",

@@ -69,7 +69,8 @@ test("a source is opened: its sample, its histogram, its ledger", async ({ page 
   await expect(drawer.locator(".ledger")).toContainText("missing fragments");
   const offset = 'Suggested: time_offset = "-?\\d+ ns"\\.';
   const width = 'build\\.time\\.window = "\\d+ ns" holds 99\\.9 % of each\\.';
-  await expect(drawer.getByText(new RegExp(`${offset} With those of all sources ${width}`))).toBeVisible();
+  const suggested = new RegExp(`${offset} With those of all sources ${width}`);
+  await expect(drawer.getByText(suggested)).toBeVisible();
   await page.keyboard.press("Escape");
   await expect(drawer).toHaveCount(0);
   expect(found).toEqual([]);

@@ -19,8 +19,8 @@ const ANY: Condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
 /// (events and slices on disk), `next_file_refused`, `file_list_refused`, `target.*.fault`,
 /// `.away`, `.spilling`, `.waits_seconds` and `.best_effort_waits_seconds`, `spill.*.fill`,
 /// `.seconds_left`, `.frames_lost`, `memory.seconds_left`, and `alarms`, `refuses`, `absent`,
-/// `given_up`, `buffer_short` and `held_at_run_end` of each front-end. Loss and bad data are
-/// critical from that share on.
+/// `gone`, `given_up`, `buffer_short` and `held_at_run_end` of each front-end. Loss and bad data
+/// are critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [

@@ -227,6 +227,30 @@ fn seconds_of_a_packet_hold_for_its_records_and_go_beyond_64_bits_of_ticks() {
 }
 
 #[test]
+fn a_record_from_the_end_that_both_byte_orders_fit_is_refused() {
+    let field = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };
+    let length = field(-2, 2, Role::Length { unit: 1, plus: 0 });
+    let fields = vec![field(4, 4, Role::Key), length];
+    let records = vec![Block { head: 8, tail: 2, fields, ..Block::default() }];
+    let packet = Block { head: 4, ..Block::default() };
+    let order = Order::Detected { at: 0, mask: 0xffff_0000, equals: 0x7132_0000 };
+    let (name, recorded) = ("board".to_owned(), Recorded::Whole);
+    let layout = Layout { name, is_stream: false, order, packet, records, recorded };
+    let layouts = Layouts::new(layout).unwrap();
+    let record = |is_big: bool, bytes: u16| {
+        let bytes_of = |word: u32| if is_big { word.to_be_bytes() } else { word.to_le_bytes() };
+        let tail = if is_big { bytes.to_be_bytes() } else { bytes.to_le_bytes() };
+        let body = vec![0; usize::from(bytes) - 8];
+        [&bytes_of(0x7132_0000)[..], &bytes_of(1), &body, &tail].concat()
+    };
+    // The second one's length, read in the other order, reaches to the first one's head.
+    let packet =
+        |is_big| [&[0x71, 0x32, 0, 0][..], &record(is_big, 2_038), &record(false, 8)].concat();
+    assert_eq!(decode(&layouts, &packet(true)).unwrap_err(), "record");
+    assert_eq!(decode(&layouts, &packet(false)).unwrap().1.len(), 2);
+}
+
+#[test]
 fn sequences_go_on_where_their_bits_wrap() {
     let (layouts, mut bytes) = examples().swap_remove(2);
     let mut decoder = layouts.decoder();

@@ -260,7 +260,7 @@ impl Compiled {
                 return Err(fault(FaultKind::Count, PARTS_MAX as u64 + 1));
             }
             // The order stands in the head, which is found by the length: with a word that tells
-            // it, the length is read in the order of each of its readings that fits.
+            // it, the length is read in both orders, of which one must fit.
             let (order, extent) = self.last(rest).ok_or_else(|| fault(FaultKind::Record, 0))?;
             let offset = end - extent.end;
             let found = (&bytes[offset..end], offset, extent);
@@ -312,11 +312,15 @@ impl Compiled {
         match self.order {
             Order::Little => Some((0, extent(0)?)),
             Order::Big => Some((1, extent(1)?)),
-            Order::Detected { .. } => (0..2).find_map(|order| {
-                let extent = extent(order)?;
-                let block = &rest[rest.len() - extent.end..];
-                (self.order(block) == Some(order)).then_some((order, extent))
-            }),
+            Order::Detected { .. } => {
+                let mut fitting = (0..2).filter_map(|order| {
+                    let extent = extent(order)?;
+                    let block = &rest[rest.len() - extent.end..];
+                    (self.order(block) == Some(order)).then_some((order, extent))
+                });
+                // Where both fit, nobody knows how many records these are.
+                fitting.next().filter(|_| fitting.next().is_none())
+            }
         }
     }
 

@@ -139,7 +139,8 @@ const METRICS: &[Metric] = metrics! {
             out.put(&[("status", status)], with.count() as f64);
         };
     "catchment_source_out_of_step", "gauge", "source",
-        "1 for each source and link whose numbers do not fit to the others'; its data are in no event.",
+        "1 for each source and link whose numbers do not fit to the others'; its data are in no \
+         event.",
         |_, view, out| for source in &view.sources.sources {
             if source.status == "out_of_step" {
                 out.put(&[("source", &source.name)], 1.0);

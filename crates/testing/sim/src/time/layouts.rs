@@ -160,7 +160,11 @@ impl LayoutPlan {
         if ends != Ends::Length || packet.tail == 0 {
             packet.align = 1;
         }
-        let order = [ByteOrder::Little, ByteOrder::Big, ByteOrder::Told][chance.index(3)];
+        let order = match [ByteOrder::Little, ByteOrder::Big, ByteOrder::Told][chance.index(3)] {
+            // Read from the end, some records have both orders, and are refused.
+            ByteOrder::Told if length_in_tail && !is_packet => ByteOrder::Big,
+            order => order,
+        };
         let has_fillers = has_fillers && !are_alike;
         Self { order, records, is_whole, head, kinds, has_fillers, packet, ends }
     }
