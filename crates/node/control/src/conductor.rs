@@ -106,8 +106,6 @@ pub(crate) struct ConductorState {
     before: Option<Version>,
     /// Whether the first run begins when a front-end was admitted.
     awaits_front_end: bool,
-    /// Warnings whose cause is over, and since when.
-    over: std::collections::BTreeMap<String, String>,
     /// Why the run cannot end yet.
     held_up: Option<String>,
     shutdown_asked: bool,
@@ -551,7 +549,6 @@ impl Conductor {
         (meaning, devices, schemas): (Meaning, Vec<api::Device>, shared::Schemas),
     ) {
         self.act(&meaning);
-        self.note_over(now_ns, snapshot.as_deref());
         let second = now_ns / 1_000_000_000;
         if second != self.state.second {
             self.state.second = second;

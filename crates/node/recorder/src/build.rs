@@ -155,7 +155,7 @@ impl Agent for Build {
     /// Builds until all receive agents have ended and all frames are passed on.
     fn work(&mut self, now_ns: u64) -> Work {
         if now_ns >= self.status_due_ns {
-            self.show_status(false);
+            self.show_status(now_ns, false);
             self.status_due_ns = now_ns + STATUS_INTERVAL_NS;
         }
         self.gate.apply(now_ns, &mut self.pipelines);
@@ -171,7 +171,7 @@ impl Agent for Build {
         }
         self.gate.settle(&self.pipelines);
         if self.pipelines.iter().all(|one| one.finished && one.waiting.is_empty()) {
-            self.show_status(true);
+            self.show_status(now_ns, true);
             self.frames = None;
             self.waker.wake();
             return Work::ended();
@@ -181,7 +181,7 @@ impl Agent for Build {
 }
 
 impl Build {
-    fn show_status(&mut self, is_last: bool) {
+    fn show_status(&mut self, now_ns: u64, is_last: bool) {
         let counters = &self.live.counters;
         for pipeline in &mut self.pipelines {
             let status = pipeline.builder.status();
@@ -226,7 +226,7 @@ impl Build {
                     self.live.warn_once(given_up(&self.live, source));
                     pipeline.given_up.insert(source.0);
                 } else if pipeline.given_up.remove(&source.0) {
-                    self.live.end_warnings(&given_up(&self.live, source));
+                    self.live.end_warnings(&given_up(&self.live, source), now_ns);
                 }
             }
             self.live.show_offsets(pipeline.builder.offsets(), is_last);

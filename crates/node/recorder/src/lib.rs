@@ -123,7 +123,7 @@ pub use live::{
 pub use live_folder::FolderSnapshot;
 pub use live_link::{ABANDON_REASONS, LinkCounts};
 pub use live_progress::{Delay, LinkProgress};
-pub use live_warnings::OVER;
+pub use live_warnings::PastWarning;
 pub use match_rule::{MatchRule, SourceClock, TimeOffset, TimeRule};
 pub use node_left::NodeQuestion;
 pub use preflight::{Arrivals, Arrived, Preflight};

@@ -27,6 +27,7 @@ use crate::live_folder::FolderSnapshot;
 use crate::live_link::{LinkCounts, LiveLink};
 use crate::live_progress::LinkProgress;
 use crate::live_target::LiveTarget;
+use crate::live_warnings::PastWarning;
 use crate::run_line::ShownLine;
 use crate::senders::{SenderPair, Stranger};
 use crate::spill_counts::SpillReport;
@@ -120,6 +121,7 @@ pub(crate) struct Reported {
     /// Whether a thread has failed: nothing that happens later mends that.
     has_failed: bool,
     pub(crate) warnings: Vec<String>,
+    pub(crate) past_warnings: Vec<PastWarning>,
     faults: u64,
     last_fault: Option<String>,
     malformed: Option<MalformedPacket>,
@@ -196,6 +198,8 @@ pub struct Snapshot {
     /// The number of these, from the first on, whose text is constant; the others contain counts
     /// that grow.
     pub lasting_warnings: usize,
+    /// Warnings whose cause is over.
+    pub past_warnings: Vec<PastWarning>,
     /// The malformed packet that was last kept for diagnosis.
     pub malformed: Option<MalformedPacket>,
 }
@@ -340,6 +344,7 @@ impl Live {
                 state: State::Recording,
                 has_failed: false,
                 warnings: Vec::new(),
+                past_warnings: Vec::new(),
                 faults: 0,
                 last_fault: None,
                 malformed: None,
@@ -622,6 +627,7 @@ impl Live {
             engine: disk.map_or("", |disk| disk.engine()),
             warnings,
             lasting_warnings,
+            past_warnings: reported.past_warnings.clone(),
             malformed: reported.malformed.clone(),
         }
     }

@@ -591,6 +591,7 @@ pub(crate) fn settle<'a>(
 impl Agent for StoreTarget {
     fn work(&mut self, now_ns: u64) -> Work {
         self.now_ns = now_ns;
+        self.ledger.look(now_ns);
         if self.ledger.of_target().is_left.swap(false, Relaxed) {
             self.input.leave_chunks();
             self.give_up("it is behind at the run's end");

@@ -443,6 +443,7 @@ impl<S: FolderStore> Agent for Target<S> {
     /// Writes frames until the frames agent has ended, then closes the run.
     fn work(&mut self, now_ns: u64) -> Work {
         self.now_ns = now_ns;
+        self.files.ledger().look(now_ns);
         if self.files.ledger().of_target().is_left.swap(false, Relaxed) {
             self.leave_chunks();
         }

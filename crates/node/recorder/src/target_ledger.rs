@@ -54,6 +54,8 @@ pub(crate) struct TargetLedger {
     /// Whether a folder with a spill hangs, and whether the spill refused frames when that was
     /// shown last.
     seen: (bool, bool),
+    /// When its agent looked last.
+    now_ns: u64,
 }
 
 impl TargetLedger {
@@ -64,7 +66,7 @@ impl TargetLedger {
         let settlement = Settlement::of(live, target);
         let (live, held) = (Arc::clone(live), None);
         let (fault, seen) = (None, (false, false));
-        Self { live, target, carried, missing, settlement, held, fault, seen }
+        Self { live, target, carried, missing, settlement, held, fault, seen, now_ns: 0 }
     }
 
     /// From now on frames are held until they are durable, and come again if they fail.
@@ -98,6 +100,11 @@ impl TargetLedger {
     /// The recorder's stream within the run.
     pub(crate) fn stream(&self) -> u32 {
         self.live.beginning.stream
+    }
+
+    /// Its agent looks.
+    pub(crate) fn look(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
     }
 
     /// Sets the target's state.
@@ -193,7 +200,7 @@ impl TargetLedger {
 
     /// The cause of the target's warnings with these words is over.
     pub(crate) fn end_warnings(&self, words: &str) {
-        self.live.end_warnings(words);
+        self.live.end_warnings(words, self.now_ns);
     }
 
     /// The target's ledger: what is common, and its own. Where frames are held, what those count

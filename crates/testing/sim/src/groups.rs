@@ -223,7 +223,7 @@ pub(crate) fn check(outcome: &Outcome, life: &Life) -> Result<(), String> {
         }
         let given_up =
             format!("do not wait for source {:?}: for", plan.config.sources[source].name);
-        let mut warnings = life.last.warnings.iter();
+        let mut warnings = life.last.warned();
         if let Some(warning) = warnings.find(|warning| warning.contains(&given_up)) {
             return Err(format!("nothing went wrong, and {warning}"));
         }

@@ -8,7 +8,7 @@ use catchment_recorder::{Counts, Fill, State};
 use serde::Serialize;
 
 use crate::session::{Recording, Sockets, fault};
-use crate::view::{bad_reasons, has_slices, loss_reasons, trend_warnings};
+use crate::view::{bad_reasons, has_slices, loss_reasons, warnings};
 
 /// A recording in figures.
 #[derive(Debug, Serialize)]
@@ -120,7 +120,7 @@ impl Summary {
             books: Balance::of(&last.ledger),
             cpu_percent: recording.busy.iter().map(percent).collect(),
             fills: last.fills.clone(),
-            warnings: last.warnings.iter().cloned().chain(trend_warnings(&last.counts)).collect(),
+            warnings: warnings(&last),
             sockets: recording.sockets,
             malformed: last.malformed.as_ref().map(|packet| Malformed {
                 source: recording.source_name(packet.source),

@@ -211,10 +211,16 @@ pub(crate) fn text(subject: &Subject, pace: &Pace, now: &Moment, colour: bool) -
     if !reasons.is_empty() {
         lines.push(paint.red(&format!("  losses   {reasons}")));
     }
-    for warning in now.snapshot.warnings.iter().chain(&trend_warnings(counts)) {
+    for warning in warnings(&now.snapshot) {
         lines.push(paint.yellow(&format!("  warning  {warning}")));
     }
     lines
+}
+
+/// All warnings of a run, those that are past and of trends included.
+pub(crate) fn warnings(of: &Snapshot) -> Vec<String> {
+    let past = of.past_warnings.iter().map(ToString::to_string);
+    of.warnings.iter().cloned().chain(past).chain(trend_warnings(&of.counts)).collect()
 }
 
 /// Warnings about incomplete trends. The data are recorded anyway, and trends can be recomputed.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use catchment_model::Utc;
 use catchment_model::units::Bytes;
-use catchment_recorder::OVER;
 use catchment_run::{Command, State};
 
 use super::Conductor;
@@ -77,30 +76,6 @@ impl Conductor {
         }
     }
 
-    /// Notes since when the causes of warnings are over.
-    pub(super) fn note_over(
-        &mut self,
-        now_ns: u64,
-        snapshot: Option<&catchment_recorder::Snapshot>,
-    ) {
-        let all = snapshot.map_or(&[][..], |one| &one.warnings);
-        self.state.over.retain(|text, _| all.contains(text));
-        for text in all.iter().filter(|text| text.ends_with(OVER)) {
-            if !self.state.over.contains_key(text) {
-                let time = Utc(now_ns).to_string()[11..19].to_owned();
-                self.state.over.insert(text.clone(), time);
-            }
-        }
-    }
-
-    /// A warning, and until when it was true if it is not any more.
-    fn warning(&self, text: &str) -> String {
-        match (text.strip_suffix(OVER), self.state.over.get(text)) {
-            (Some(was), Some(time)) => format!("{was} (was, until {time} UTC)"),
-            _ => text.to_owned(),
-        }
-    }
-
     fn offers(
         &self,
         run: Option<u64>,
@@ -132,8 +107,9 @@ impl Conductor {
         let run = active.as_ref().filter(|active| !active.ended);
         let number = run.map(|active| active.number);
         let space = self.shared.disk.space();
-        let of_run = snapshot.iter().flat_map(|one| &one.warnings);
-        let mut warnings: Vec<String> = of_run.map(|text| self.warning(text)).collect();
+        let mut warnings = snapshot.map_or_else(Vec::new, |one| one.warnings.clone());
+        let past = snapshot.iter().flat_map(|one| &one.past_warnings);
+        warnings.extend(past.map(ToString::to_string));
         warnings.extend(self.shared.catalog.trouble());
         let mut spills = self.spills(snapshot);
         for spill in &mut spills {

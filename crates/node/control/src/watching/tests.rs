@@ -70,6 +70,7 @@ impl Rig {
             engine: "none",
             warnings: Vec::new(),
             lasting_warnings: 0,
+            past_warnings: Vec::new(),
             malformed: None,
             reasons: Default::default(),
         };

@@ -224,7 +224,7 @@ fn check_reader(outcome: &Outcome<'_>, stored: &Stored) -> Result<(), String> {
 fn has_end(outcome: &Outcome<'_>) -> Result<bool, String> {
     let is_unknown = |text: &String| text.contains("it has not acknowledged the run's end");
     let is_told = outcome.told.iter().any(|told| told.has_end);
-    let is_unknown = outcome.life.last.warnings.iter().any(is_unknown) && !is_told;
+    let is_unknown = outcome.life.last.warned().any(is_unknown) && !is_told;
     let mut has_end = !outcome.life.has_crashed && !is_unknown;
     for node in &outcome.nodes {
         has_end |= walked(&node.files)?.iter().any(|(_, file)| says_end(file));

@@ -29,6 +29,7 @@ pub(crate) fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
         engine: "direct",
         warnings: vec!["small sockets".into()],
         lasting_warnings: 1,
+        past_warnings: Vec::new(),
         malformed: None,
         reasons: Default::default(),
     };
