@@ -19,7 +19,7 @@ pub struct Fragment {
     pub bytes: u32,
     /// The source's number ([`SourceId`]).
     pub source: u16,
-    /// The trigger tag: the same for all fragments of one event.
+    /// The trigger tag: the same for all fragments of one event that have one.
     pub tag: u8,
     /// Conditions, see [`FragmentFlags`].
     pub flags: u8,
@@ -100,6 +100,12 @@ impl Fragment {
         self.flags & FragmentFlags::SENDER_ERROR != 0
     }
 
+    /// Whether it has a trigger tag.
+    #[inline]
+    pub fn has_tag(&self) -> bool {
+        self.flags & FragmentFlags::UNTAGGED == 0
+    }
+
     /// Whether it is a note for who pushes fragments, and none itself.
     #[inline]
     pub fn is_note(&self) -> bool {
@@ -140,6 +146,8 @@ impl FragmentFlags {
     pub const CONTINUES: u8 = 16;
     /// It is a [`NoteKind`], which never reaches the builder.
     pub const NOTE: u8 = 32;
+    /// Its protocol has no trigger tags: it is compared with those of no other fragment.
+    pub const UNTAGGED: u8 = 64;
 }
 
 /// What stands between the fragments of a source that comes over a session, in their order.

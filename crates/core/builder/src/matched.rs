@@ -400,6 +400,8 @@ pub struct Accepted {
     pub offset: u64,
     pub bytes: u32,
     pub tag: u8,
+    /// Whether `tag` is one.
+    pub has_tag: bool,
     /// Whether its sender marked it as broken.
     pub bad_sender: bool,
 }
@@ -540,7 +542,8 @@ impl Accepted {
     #[inline]
     fn of(key: u64, fragment: &Fragment) -> Self {
         let &Fragment { offset, bytes, tag, .. } = fragment;
-        Self { key, offset, bytes, tag, bad_sender: fragment.is_flagged() }
+        let (has_tag, bad_sender) = (fragment.has_tag(), fragment.is_flagged());
+        Self { key, offset, bytes, tag, has_tag, bad_sender }
     }
 }
 

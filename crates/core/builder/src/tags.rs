@@ -5,6 +5,8 @@
 //! no tag has a majority, as between two sources, nothing tells which is right: then all of the
 //! event's fragments count as bad.
 //!
+//! A fragment whose protocol has no tags takes no part.
+//!
 //! Decided when the event is cut, since only then are all its fragments there. A cut without such
 //! events costs a look at each row's flags; one with them two more passes over its fragments.
 //! Memory: 24 bytes for each such row.
@@ -73,7 +75,9 @@ fn visit(events: &mut [EventTag], source: &Source, mut visit: impl FnMut(&mut Ev
             next = fragments.next();
         }
         while let Some(fragment) = next.filter(|fragment| fragment.key == event.key) {
-            visit(event, fragment.tag);
+            if fragment.has_tag {
+                visit(event, fragment.tag);
+            }
             next = fragments.next();
         }
     }

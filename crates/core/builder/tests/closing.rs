@@ -285,6 +285,27 @@ fn the_source_at_another_trigger_is_named_and_not_those_that_came_after_it() {
 }
 
 #[test]
+fn a_source_without_tags_is_compared_with_no_other_one() {
+    for first in 0..4 {
+        let mut rig = Rig::required(4);
+        // Source 0 has no tags, and source 3 is at another trigger from event 10 on.
+        for source in (0..4).map(|source| (first + source) % 4) {
+            for number in 0..20 {
+                let mut fragment = rig.fragment(source, number, 50);
+                fragment.tag = [0, 7, 7, if number >= 10 { 0 } else { 7 }][source];
+                fragment.flags = if source == 0 { FragmentFlags::UNTAGGED } else { 0 };
+                rig.push(0, &[fragment]);
+            }
+        }
+        rig.finish(0);
+        let bad = [0, 1, 2, 3].map(|source| rig.count(source, Entry::FragmentsBadTag));
+        assert_eq!(bad, [0, 0, 0, 10], "source {first} came first");
+        let differ = rig.rows.values().filter(|row| row.flags == EventFlags::TAG_MISMATCH);
+        assert_eq!((differ.count(), rig.complete()), (10, 20));
+    }
+}
+
+#[test]
 fn bad_fragments_of_events_that_are_dropped_are_not_counted() {
     let config = BuilderConfig {
         incomplete: IncompletePolicy::Drop,

@@ -228,6 +228,23 @@ fn a_piece_with_another_tag_than_its_event_is_counted() {
     );
 }
 
+#[test]
+fn by_time_a_source_without_tags_is_compared_with_no_other_one() {
+    let mut rig = rig(3, 2, |_, _| {});
+    for now in (1..=10).map(|event| event * MS) {
+        for (source, tag, flags) in [(0, 0, FragmentFlags::UNTAGGED), (1, 7, 0), (2, 7, 0)] {
+            let fragment = rig.fragment(source, 0, 100);
+            let number = now + source as u64;
+            rig.push(now, &[Fragment { number, tag, flags, ..fragment }]);
+        }
+        rig.poll(now);
+    }
+    rig.finish(S);
+    assert_eq!(rig.complete(), 10);
+    assert!(rig.rows.values().all(|row| row.flags == EventFlags::default()));
+    assert_eq!([0, 1, 2].map(|source| rig.count(source, Entry::FragmentsBadTag)), [0; 3]);
+}
+
 /// What every interleaving comes to: of each source the times and offsets that it sent, in the
 /// order of time; and rows by key, with the offsets of each source's fragments.
 pub(crate) fn sorted_and_grouped(

@@ -68,6 +68,12 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether its fragments have a tag ([`Part::tag`]). Of those of a protocol without tags none is
+    /// compared with that of another source.
+    fn has_tags(&self) -> bool {
+        false
+    }
+
     /// Whether several senders may deliver the fragments of one source. Otherwise all but one are
     /// strangers.
     fn has_several_senders(&self) -> bool {

@@ -381,6 +381,10 @@ impl Protocol for EventLink {
         48
     }
 
+    fn has_tags(&self) -> bool {
+        true
+    }
+
     fn fragment_bytes_max(&self) -> u64 {
         FRAGMENT_BYTES_DEFAULT
     }

@@ -60,6 +60,10 @@ impl Protocol for Hadtu {
         ID_END.ilog2()
     }
 
+    fn has_tags(&self) -> bool {
+        true
+    }
+
     fn fragment_bytes_max(&self) -> u64 {
         (SUB_EVENT_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64
     }

@@ -183,6 +183,10 @@ impl Protocol for Layouts {
         self.layout.has_groups()
     }
 
+    fn has_tags(&self) -> bool {
+        self.layout.has_tags()
+    }
+
     fn transport(&self) -> Transport {
         match self.layout.is_stream {
             true => Transport::Connections,

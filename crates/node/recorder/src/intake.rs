@@ -57,6 +57,8 @@ struct Sender {
     /// The first of its accounts. What belongs to no source alone is counted there.
     account: usize,
     fragment_bytes_max: u64,
+    /// [`FragmentFlags::UNTAGGED`] if its protocol has no tags.
+    untagged: u8,
     decoder: Box<dyn Decoder>,
     gaps: Gaps,
     unfinished: Parts,
@@ -93,6 +95,7 @@ impl Sender {
             first,
             account: first.account as usize,
             fragment_bytes_max: config.fragment_bytes_max(),
+            untagged: FragmentFlags::UNTAGGED * u8::from(!config.protocol.has_tags()),
             decoder: config.protocol.decoder(),
             gaps: Gaps::new(),
             unfinished: Parts::new(config.protocol.holes_bytes_max()),
@@ -192,7 +195,7 @@ impl Sender {
             sent_once = arrival != Arrival::Repeated;
         }
         let sent_once = if sent_once { FragmentFlags::SENT_ONCE } else { 0 };
-        self.addresses.flag() | sent_once
+        self.addresses.flag() | self.untagged | sent_once
     }
 
     /// Takes the parts of a message in their order. Returns how many: all but those of a connection

@@ -68,10 +68,8 @@ pub fn check_row(
 ) -> Result<(), String> {
     let sources = &outcome.plan.sources;
     let reasons = (row.flags & REASONS).count_ones();
-    let of_parts = fragments.iter().filter(|(source, ..)| sources[*source].in_parts).count();
-    // Whole sub-events have a tag; the protocol of parts has none.
-    let is_mixed = of_parts > 0 && of_parts < fragments.len();
-    let expected = u32::from(is_incomplete) | if is_mixed { TAG_MISMATCH } else { 0 };
+    // Whole sub-events have the same tag, and the protocol of parts has none.
+    let expected = u32::from(is_incomplete);
     if row.flags & !REASONS != expected || reasons > u32::from(is_incomplete) {
         let (key, flags) = (row.key, row.flags);
         return Err(format!("event {key}: its flags are {flags:#b}, expected {expected:#b}"));
@@ -120,4 +118,3 @@ fn latest_ns(life: &Life, arrived_ns: u64) -> u64 {
 const SLACK_NS: u64 = 100 * MS;
 /// Why an incomplete event was closed: timed out, overtaken, or the run ended.
 const REASONS: u32 = 0b10_0110;
-const TAG_MISMATCH: u32 = 1 << 3;

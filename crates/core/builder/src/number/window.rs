@@ -14,8 +14,10 @@ pub struct Slot {
     pub bytes: u64,
     /// Sources that delivered, as a sum of weights.
     pub weight: u32,
-    /// The tag of its first fragment.
+    /// The tag of its first fragment that has one.
     pub tag: u8,
+    /// Whether one had.
+    has_tag: bool,
     /// The low bits of its flags.
     pub flags: u8,
     /// Whether a fragment came; otherwise the slot is empty.
@@ -23,6 +25,18 @@ pub struct Slot {
 }
 
 const _: () = assert!(size_of::<Slot>() == 24);
+
+impl Slot {
+    /// Takes the tag of a fragment that has another one, or for the first time.
+    #[cold]
+    fn compare_tag(&mut self, fragment: &Fragment) {
+        match (fragment.has_tag(), self.has_tag) {
+            (false, _) => {}
+            (true, false) => (self.tag, self.has_tag) = (fragment.tag, true),
+            (true, true) => self.flags |= EventFlags::TAG_MISMATCH.0 as u8,
+        }
+    }
+}
 
 /// The events that are open: a ring of slots, one per key.
 ///
@@ -95,8 +109,8 @@ impl Window {
     pub fn add(&mut self, key: u64, fragment: &Fragment, weight: u32, arrived_ns: u64) {
         let slot = &mut self.slots[(key & self.mask) as usize];
         if !slot.is_open {
-            let (first_ns, tag, is_open) = (arrived_ns, fragment.tag, true);
-            *slot = Slot { first_ns, tag, is_open, ..Slot::default() };
+            let (first_ns, tag, has_tag) = (arrived_ns, fragment.tag, fragment.has_tag());
+            *slot = Slot { first_ns, tag, has_tag, is_open: true, ..Slot::default() };
             self.open += 1;
             self.scan = self.scan.min(key);
             self.newest = self.newest.max(key);
@@ -105,8 +119,8 @@ impl Window {
         slot.bytes += u64::from(fragment.bytes);
         // A fragment that was parked can have come before the one that opened the event.
         slot.first_ns = slot.first_ns.min(arrived_ns);
-        if slot.tag != fragment.tag {
-            slot.flags |= EventFlags::TAG_MISMATCH.0 as u8;
+        if slot.tag != fragment.tag || !slot.has_tag {
+            slot.compare_tag(fragment);
         }
         if fragment.is_flagged() {
             slot.flags |= EventFlags::SENDER_ERROR.0 as u8;

@@ -132,7 +132,7 @@ impl TimeMatcher {
         building.last_bytes = u64::from(fragment.bytes);
         building.bytes += building.last_bytes;
         building.flags = building.flags | flags_of(fragment);
-        if *building.tag.get_or_insert(fragment.tag) != fragment.tag {
+        if fragment.has_tag() && *building.tag.get_or_insert(fragment.tag) != fragment.tag {
             building.flags = building.flags | EventFlags::TAG_MISMATCH;
         }
         self.offsets[index].add(waiting.ns() - building.anchor_ns);

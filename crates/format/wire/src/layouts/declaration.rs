@@ -214,6 +214,11 @@ impl Layout {
         self.packet.has("groups") || of_records
     }
 
+    /// Whether fragments have a tag.
+    pub(super) fn has_tags(&self) -> bool {
+        self.packet.has("tag") || self.records.iter().any(|one| one.has("tag"))
+    }
+
     /// Bits of the times, and their ticks in a second, if every fragment has one of them, and all
     /// are of one clock.
     pub fn clock(&self) -> Option<(u32, u64)> {

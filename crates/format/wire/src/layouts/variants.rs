@@ -166,6 +166,10 @@ impl Protocol for Variants {
         self.layouts[self.first].names_groups()
     }
 
+    fn has_tags(&self) -> bool {
+        self.layouts.iter().any(Layouts::has_tags)
+    }
+
     fn fragment_bytes_max(&self) -> u64 {
         let fragments = self.layouts.iter().filter(|one| !one.layout.packet.skip);
         fragments.map(Layouts::fragment_bytes_max).max().unwrap_or(0)
