@@ -16,13 +16,14 @@
 //! protocol's own *reasons*, by their index in the protocol's list: the reasons of a source add up
 //! to its malformed packets.
 //!
-//! If packets have no sequence number, network losses appear as fragments missing from events:
+//! Gaps in the sequence numbers of packets, where these have some, are losses on the network
+//! (`packets_missing`). What events lack shows that something is missing, and not where:
 //! `fragments_missing` counts the gaps in recorded events (it can be recomputed from the files),
 //! `fragments_missing_unrecorded` those in events that are in no file. If the fragment of a gap did
-//! arrive, but too late or without room for it, the gap is not a loss on the way:
+//! arrive, but too late or without room for it, the gap is counted as that:
 //!
 //! ```text
-//! lost on the way     = fragments_missing + fragments_missing_unrecorded
+//! lost                = fragments_missing + fragments_missing_unrecorded
 //!                     - fragments_late - fragments_out_of_range - fragments_discarded_memory
 //!                     - fragments_discarded_unfinished - fragments_discarded_restart
 //! ```
@@ -303,7 +304,8 @@ impl std::ops::IndexMut<Entry> for SourceLedger {
 /// The losses in a ledger, and whether it balances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Fragments that never came: lost on the network, or by their front-end.
+    /// Fragments that events lack and that did not come: not sent, or lost on the network or by
+    /// their front-end. By time, some of them may have come, and be in rows of their own.
     pub fragments_lost: u64,
     /// Fragments that arrived and are in no file, for any reason that is a loss.
     pub fragments_dropped: u64,

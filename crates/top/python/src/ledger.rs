@@ -50,7 +50,7 @@ impl RunLedger {
         self.ledger.balance().holds()
     }
 
-    /// Fragments that were sent and are in no file: lost on the network, or dropped.
+    /// Fragments that were sent and are in no file: lost on the way, or dropped.
     #[getter]
     fn lost(&self) -> u64 {
         let balance = self.ledger.balance();
@@ -156,7 +156,7 @@ impl Counts {
         self.counts.balance().holds()
     }
 
-    /// Fragments that were sent and are in no file: lost on the network, or dropped.
+    /// Fragments that were sent and are in no file: lost on the way, or dropped.
     #[getter]
     fn lost(&self) -> u64 {
         let balance = self.counts.balance();

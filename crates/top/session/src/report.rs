@@ -141,6 +141,10 @@ impl Summary {
             grouped(counts.events_recorded),
             Count(self.events_per_second)
         ))?;
+        if counts.events_capped > 0 {
+            let capped = grouped(counts.events_capped);
+            out.say(format_args!("             {capped} ended by build.time.span_max"))?;
+        }
         if has_slices(counts) {
             out.say(format_args!(
                 "  slices     {} complete, {} incomplete, {} absent, {} on disk",
@@ -173,7 +177,7 @@ impl Summary {
             .map(|fill| format!("{} {} %", fill.name, percent_of(fill.highest, fill.capacity)))
             .collect();
         out.say(format_args!("  highest    {}", fills.join(", ")))?;
-        let reasons = loss_reasons(&total);
+        let reasons = loss_reasons(&recording.summary.last.ledger);
         let reasons = if reasons.is_empty() { "none" } else { &reasons };
         out.say(format_args!("  losses     {reasons}"))?;
         let bad = bad_reasons(&total);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use catchment_console::{Out, Table};
 use catchment_model::ledger::BAD_DATA;
 use catchment_model::units::{Bytes, Count, grouped, percent_of};
-use catchment_model::{Entry, SourceLedger, printable};
+use catchment_model::{Entry, Ledger, SourceLedger, printable};
 use catchment_recorder::{Counts, Fill, RecorderConfig, Snapshot, State};
 use catchment_telemetry::{ThreadTime, cpu_shares};
 use catchment_watch::Rates;
@@ -207,7 +207,7 @@ pub(crate) fn text(subject: &Subject, pace: &Pace, now: &Moment, colour: bool) -
     lines.push(String::new());
     lines.extend(now.snapshot.fills.iter().map(|fill| fill_line(fill, paint)));
     lines.push(format!("  threads  {}", pace.threads(now)));
-    let reasons = loss_reasons(&now.snapshot.ledger.total());
+    let reasons = loss_reasons(&now.snapshot.ledger);
     if !reasons.is_empty() {
         lines.push(paint.red(&format!("  losses   {reasons}")));
     }
@@ -272,20 +272,35 @@ pub(crate) fn line(pace: &Pace, now: &Moment) -> String {
     )
 }
 
-/// The reasons of losses that happened, with their counts; empty if there was none.
-pub fn loss_reasons(total: &SourceLedger) -> String {
-    let mut reasons = Vec::new();
-    // What front-ends say of what never came; the rest is the network's.
-    let mut lost = total.balance().fragments_lost;
-    for entry in NEVER_CAME {
-        let count = total[entry].min(lost);
-        lost -= count;
-        if count > 0 {
-            reasons.push(format!("{entry} {}", grouped(count)));
+/// The reasons of losses that happened, with their counts; empty if there was none. The network
+/// lost what is a gap in the numbers of packets. Of what else events lack, front-ends say why;
+/// where none does, it is *missing*: not sent, lost, or recorded beside the events.
+pub fn loss_reasons(ledger: &Ledger) -> String {
+    let total = ledger.total();
+    let (mut never_came, mut missing, mut alone) = ([0; NEVER_CAME.len()], 0, 0);
+    for source in &ledger.sources {
+        let mut lost = source.balance().fragments_lost;
+        for (sum, entry) in never_came.iter_mut().zip(NEVER_CAME) {
+            let count = source[entry].min(lost);
+            lost -= count;
+            *sum += count;
         }
+        missing += lost;
+        alone += source[Entry::FragmentsUnmatched].min(lost);
     }
-    if lost > 0 {
-        reasons.push(format!("lost on the network {}", grouped(lost)));
+    let never_came = NEVER_CAME.into_iter().zip(never_came).filter(|&(_, count)| count > 0);
+    let mut reasons: Vec<String> =
+        never_came.map(|(entry, count)| format!("{entry} {}", grouped(count))).collect();
+    if total[Entry::PacketsMissing] > 0 {
+        let packets = grouped(total[Entry::PacketsMissing]);
+        reasons.push(format!("packets lost on the network {packets}"));
+    }
+    if missing > 0 {
+        let beside = match alone {
+            0 => String::new(),
+            alone => format!(" (up to {} are in rows of their own)", grouped(alone)),
+        };
+        reasons.push(format!("missing from events {}{beside}", grouped(missing)));
     }
     for (entry, count) in total.iter().filter(|&(_, count)| count > 0) {
         if is_loss(entry) {

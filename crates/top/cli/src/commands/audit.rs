@@ -232,7 +232,7 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
     if report.extent == Extent::Unknown {
         sentences.push(UNKNOWN_EXTENT.to_owned());
     }
-    let reasons = loss_reasons(&report.recomputed.total());
+    let reasons = loss_reasons(&report.recomputed);
     let interrupted = match report.extent {
         Extent::Ended => "not ended in order",
         _ => "interrupted",

@@ -147,7 +147,7 @@ fn say_ledger(run: &Run, out: &mut Out) -> anyhow::Result<()> {
                 out.line(format_args!("  {:<32} {:>18}", entry.name(), grouped(count)))?;
             }
             say_malformed(run, &ledger, out)?;
-            let reasons = loss_reasons(&total);
+            let reasons = loss_reasons(&ledger);
             // Only the end of the run has all that came in behind it.
             let judged = run.ended();
             if !judged {

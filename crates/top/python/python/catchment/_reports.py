@@ -137,7 +137,7 @@ class AuditReport:
     frames_missing: int
     """Frames that are missing, by the numbers of those that are there."""
     fragments_lost: int
-    """Fragments that never came: lost on the network, or by their front-end."""
+    """Fragments that events lack and that did not come: not sent, or lost on the way."""
     fragments_dropped: int
     """Fragments that came in and are in no file."""
     packets_malformed: int

@@ -1,5 +1,4 @@
 use super::*;
-use catchment_model::{Ledger, SourceLedger};
 use catchment_recorder::{Alignment, Counts};
 
 pub(crate) fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
@@ -86,23 +85,40 @@ fn a_loss_is_red_and_named() {
     now.snapshot.state = State::Fault { reason: "no space left".into() };
     let all = text(&subject(), &pace(&before, &now), &now, true).join("\n");
     assert!(all.contains("\x1b[31mFAULT: no space left\x1b[0m"), "{all}");
-    assert!(all.contains("losses   lost on the network 4"), "{all}");
+    assert!(all.contains("losses   missing from events 4"), "{all}");
 }
 
 #[test]
 fn what_a_front_end_dropped_or_never_sent_is_not_the_networks() {
-    let mut ledger = SourceLedger::default();
+    let mut ledger = Ledger::new(2);
     let counts = [
         (Entry::FragmentsMissing, 440),
         (Entry::FragmentsAbandoned, 40),
         (Entry::FragmentsNotSent, 390),
     ];
-    counts.into_iter().for_each(|(entry, count)| ledger[entry] = count);
-    let words = "fragments_abandoned 40, fragments_not_sent 390, lost on the network 10";
+    counts.into_iter().for_each(|(entry, count)| ledger.sources[1][entry] = count);
+    let words = "fragments_abandoned 40, fragments_not_sent 390, missing from events 10";
     assert_eq!(loss_reasons(&ledger), words);
     // Of events that were not recorded either, nothing is missing.
-    ledger[Entry::FragmentsMissing] = 30;
+    ledger.sources[1][Entry::FragmentsMissing] = 30;
     assert_eq!(loss_reasons(&ledger), "fragments_abandoned 30");
+}
+
+#[test]
+fn only_gaps_in_the_numbers_of_packets_are_the_networks() {
+    let mut ledger = Ledger::new(3);
+    // A board whose clock is off: all that it sent is recorded, beside the events.
+    ledger.sources[0][Entry::FragmentsMissing] = 901;
+    ledger.sources[0][Entry::FragmentsUnmatched] = 900;
+    // What is beside the events of another source is none of it.
+    ledger.sources[1][Entry::FragmentsUnmatched] = 5_000;
+    let words = "missing from events 901 (up to 900 are in rows of their own)";
+    assert_eq!(loss_reasons(&ledger), words);
+    ledger.sources[2][Entry::FragmentsMissing] = 30;
+    ledger.sources[2][Entry::PacketsMissing] = 3;
+    let words = "packets lost on the network 3, missing from events 931 (up to 900 are in rows of \
+                 their own)";
+    assert_eq!(loss_reasons(&ledger), words);
 }
 
 #[test]
