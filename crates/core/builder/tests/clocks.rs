@@ -2,7 +2,7 @@
 
 use crate::support::{MS, Rig, S};
 use crate::time::{events, rig, send};
-use catchment_builder::{TimeMatcher, Unmatched};
+use catchment_builder::{Astray, TimeMatcher, Unmatched};
 use catchment_model::{Entry, EventFlags};
 
 #[test]
@@ -113,6 +113,40 @@ fn a_source_whose_clock_is_off_or_stuck_is_named_and_costs_the_others_nothing() 
         let of_others = rig.rows.values().filter(|row| row.present() >= 3).count();
         assert_eq!(of_others, 4_000);
         assert!((0..3).all(|source| rig.count(source, Entry::FragmentsMissing) < 10));
+    }
+}
+
+#[test]
+fn how_far_a_clock_is_off_is_what_it_says_now() {
+    // A restart, ahead and behind by more than any jump that is believed, and by less.
+    let begin = 2_001 * MS;
+    let ahead = |ns: u64, by_ns: i64| ns.saturating_add_signed(by_ns);
+    let faults: [(&str, &dyn Fn(u64) -> u64, i64); 4] = [
+        ("restarts", &|ns| ns - 300 * S, -300 * S.cast_signed()),
+        ("120 s ahead", &|ns| ahead(ns, 120 * S.cast_signed()), 120 * S.cast_signed()),
+        ("20 s back", &|ns| ahead(ns, -20 * S.cast_signed()), -20 * S.cast_signed()),
+        ("1 s ahead", &|ns| ns + S, S.cast_signed()),
+    ];
+    for (name, wrong, expected_ns) in faults {
+        let mut rig = rig(3, 1_000, |_| {});
+        let mut said = 0;
+        for event in 0..2_000 {
+            let now = begin + event * 10 * MS;
+            let on_clock = 300 * S + event * 10 * MS;
+            for source in 0..3 {
+                let is_wrong = source == 1 && event >= 300;
+                let ns = if is_wrong { wrong(on_clock) } else { on_clock };
+                send(&mut rig, now, source, &[ns + source as u64]);
+            }
+            for late in 1..10 {
+                rig.poll(now + late * MS);
+                let Some(astray) = rig.builder.status().sources[1].astray else { continue };
+                let Astray::Clock { ahead_ns } = astray else { panic!("{name}: {astray}") };
+                assert!(ahead_ns.abs_diff(expected_ns) < 100 * MS, "{name}: {astray}");
+                said += 1;
+            }
+        }
+        assert!(said > 1_000, "{name}: it was said {said} times");
     }
 }
 

@@ -370,6 +370,13 @@ impl Horizon {
     fn look_at(&mut self, index: usize, now_ns: u64) {
         let (active_ns, timeout_ns, skew_ns) = (self.active_ns, self.timeout_ns, self.skew_ns);
         let voter = &mut self.voters[index];
+        // What its clock said last: a claim, unless it has delivered at its position since.
+        let mut said = voter.position.filter(|_| voter.fresh);
+        if let Some(Claim { newest, .. }) = voter.claim
+            && said.is_none_or(|position| newest.at_ns > position.at_ns)
+        {
+            said = Some(newest);
+        }
         if let (Some(position), Some(lead_ns)) = (voter.position, self.lead_ns)
             && std::mem::take(&mut voter.fresh)
         {
@@ -386,9 +393,8 @@ impl Horizon {
                 && (is_started || claim.values < SETTLED_VALUES)
         };
         let is_given_up = voter.claim.as_ref().is_some_and(is_over);
-        let newest = voter.position.or(voter.claim.as_ref().map(|claim| claim.newest));
-        if let (Some(newest), Some(lead_ns)) = (newest, self.lead_ns) {
-            let aligned = voter.aligned(&newest, lead_ns).unwrap_or(newest);
+        if let (Some(said), Some(lead_ns)) = (said, self.lead_ns) {
+            let aligned = voter.aligned(&said, lead_ns).unwrap_or(said);
             voter.ahead_ns = aligned.lead_ns().saturating_sub(lead_ns);
         }
         // It delivered values for long, and none that follow.
