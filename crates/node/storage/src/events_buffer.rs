@@ -35,6 +35,8 @@ pub(crate) struct Fragments {
     pub(crate) expected: Vec<bool>,
     pub(crate) holes: Vec<Hole>,
     pub(crate) times_ns: Vec<u64>,
+    /// Whether the own times of some are not known: those that are may be 0.
+    pub(crate) lacks_times: bool,
     /// The fragments of rows that have several, in order.
     pub(crate) pieces: Vec<Piece>,
     payload: Payload,
@@ -206,17 +208,20 @@ impl EventsBuffer {
             source.holes.extend(holes.map(|hole| Hole { row: hole.row + before, ..*hole }));
             let pieces = column.pieces(0..events.len()).iter();
             let shift_ns = self.shifts_ns.get(id).copied().unwrap_or(0);
-            // 0 where a frame does not say them, as where a fragment is missing.
-            let shifted = |ns: u64| match ns {
-                0 => 0,
-                ns => ns.saturating_add_signed(shift_ns).max(1),
+            let there = |row: usize| column.validity().is_set(row);
+            let has_times = !column.times_ns().is_empty();
+            source.lacks_times |= !has_times && (0..events.len()).any(there);
+            let shifted = |ns: u64, is_there: bool| match is_there {
+                true => ns.saturating_add_signed(shift_ns),
+                false => 0,
             };
             source.pieces.extend(pieces.map(|piece| Piece {
                 row: piece.row + before,
-                time_ns: shifted(piece.time_ns),
+                time_ns: shifted(piece.time_ns, has_times),
                 ..*piece
             }));
-            source.times_ns.extend(column.times_ns().iter().map(|&ns| shifted(ns)));
+            let times = column.times_ns().iter().enumerate();
+            source.times_ns.extend(times.map(|(row, &ns)| shifted(ns, there(row))));
             source.times_ns.resize(source.valid.len() + events.len(), 0);
             for row in 0..events.len() {
                 source.valid.push(column.validity().is_set(row));
@@ -304,7 +309,7 @@ impl EventsBuffer {
             let is_there = valid.contains(&true);
             let expected = bits(&source.expected[rows.clone()]);
             let times_ns = &source.times_ns[rows.clone()];
-            let has_times = times_ns.iter().any(|&ns| ns > 0);
+            let has_times = is_there && !source.lacks_times || times_ns.iter().any(|&ns| ns > 0);
             let (range, records) = &payload[id];
             (is_there || expected.is_some()).then(|| EventSource {
                 source: SourceId(id as u32),

@@ -92,7 +92,7 @@ impl EventsBuffer {
             let own: VecDeque<Piece> = there.flat_map(|row| source.of_row(row)).collect();
             let refused =
                 |problem| Err(StorageError::NotRebuilt { name: info.name.clone(), problem });
-            if own.iter().any(|piece| piece.time_ns == 0) {
+            if source.lacks_times {
                 return refused("it has fragments without a time of their own");
             }
             let has_several = time.fragments_max > 1 || !source.pieces.is_empty();

@@ -342,13 +342,18 @@ fn fragments(run: &Run, board: u32) -> Vec<(u64, Vec<u8>)> {
 /// A run of 200 triggers with two boards near each other, and a third one that is 400 ns behind
 /// them: in no event with the others.
 fn recorded_apart(folder: &Path) -> (Run, String) {
+    recorded_from(1_000_000, folder)
+}
+
+/// The same, with the first event at that tick.
+fn recorded_from(first: u64, folder: &Path) -> (Run, String) {
     let port = free_ports(3);
     let config = config(folder, port, 3, "");
     let mut boards = Boards::new(&config, port, 3);
     let (child, mut lines) = started(folder, &["run", &config], "Recording");
     for event in 0..200 {
         for (board, ticks) in [(0, 0), (1, 3), (2, 50)] {
-            boards.send(board, 1_000_000 + event * 125_000 + ticks, 100 + event as usize);
+            boards.send(board, first + event * 125_000 + ticks, 100 + event as usize);
         }
     }
     let mut rest = String::new();
@@ -418,6 +423,21 @@ fn events_are_built_again_with_another_window() {
     let merged = Run::open(folder.join("merged")).unwrap();
     assert_eq!(of_base(&merged), std::fs::canonicalize(folder.join("moved")).unwrap());
     assert_eq!(events(&merged, 3), whole);
+}
+
+#[test]
+fn events_of_clocks_that_begin_at_zero_are_built_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (run, path) = recorded_from(0, folder);
+    assert_eq!(run.fragments(0, SourceId(0)).unwrap().times_ns()[0], 0);
+    let whole: Vec<(u64, Vec<u32>)> =
+        (0..200).map(|event| (event * 1_000_000, vec![0, 1, 2])).collect();
+    // And again, what was built again.
+    for (from, out, window) in [(&*path, "wide", "500 ns"), ("wide", "wider", "700 ns")] {
+        json(folder, &["reframe", from, "--out", out, "--window", window, "--json"], 0);
+        assert_eq!(events(&Run::open(folder.join(out)).unwrap(), 3), whole);
+    }
 }
 
 #[test]
