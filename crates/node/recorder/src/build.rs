@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{
-    BuilderConfig, ColumnCut, Cut, Discard, Fragment, Jump, Restart, SourceNote, SourceRole, Span,
-    TooLarge,
+    BuilderConfig, BuilderStatus, ColumnCut, Cut, Discard, Fragment, Jump, Restart, SourceNote,
+    SourceRole, Span, TooLarge,
 };
 use catchment_model::units::Bytes;
 use catchment_model::{Entry, SourceId};
@@ -98,6 +98,25 @@ fn skewed(live: &Live, source: SourceId) -> String {
         "events did not wait for source {name:?}: its front-end sends others of the same \
          connection further ahead of it than listen.skew_bytes and memory allow (fragments_skew)"
     )
+}
+
+fn show_events(live: &Live, status: &BuilderStatus) {
+    let counters = &live.counters;
+    counters.events_open.store(status.open_events, Relaxed);
+    counters.events_complete.store(status.events_complete, Relaxed);
+    counters.events_incomplete.store(status.events_incomplete, Relaxed);
+    counters.events_timed_out.store(status.events_timed_out, Relaxed);
+    counters.events_overtaken.store(status.events_overtaken, Relaxed);
+    counters.events_absent.store(status.events_absent, Relaxed);
+    counters.fragments_unconfigured.store(status.fragments_of_no_source, Relaxed);
+    let before = counters.events_capped.swap(status.events_capped, Relaxed);
+    if before == 0 && status.events_capped > 0 {
+        live.warn_once(
+            "events are longer than build.time.span_max, and end there (events_capped): what \
+             follows opens other events, or is in none"
+                .to_owned(),
+        );
+    }
 }
 
 /// The build agent's state.
@@ -231,16 +250,7 @@ impl Build {
             }
             self.live.show_offsets(pipeline.builder.offsets(), is_last);
             match pipeline.kind {
-                Kind::Events => {
-                    counters.events_open.store(status.open_events, Relaxed);
-                    counters.events_complete.store(status.events_complete, Relaxed);
-                    counters.events_incomplete.store(status.events_incomplete, Relaxed);
-                    counters.events_timed_out.store(status.events_timed_out, Relaxed);
-                    counters.events_overtaken.store(status.events_overtaken, Relaxed);
-                    counters.events_absent.store(status.events_absent, Relaxed);
-                    let unconfigured = status.fragments_of_no_source;
-                    counters.fragments_unconfigured.store(unconfigured, Relaxed);
-                }
+                Kind::Events => show_events(&self.live, &status),
                 Kind::Channels => {
                     counters.slices_open.store(status.open_events, Relaxed);
                     counters.slices_complete.store(status.events_complete, Relaxed);

@@ -52,6 +52,8 @@ counters! {
     events_timed_out,
     /// Incomplete events that the sources had passed.
     events_overtaken,
+    /// Events by time that would have gone on, and that `build.time.span_max` ended.
+    events_capped,
     /// Event numbers that no source delivered.
     events_absent,
     /// Open events.

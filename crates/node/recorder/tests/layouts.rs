@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use catchment_builder::WindowKind;
 use catchment_fixtures::wait_while;
 use catchment_frame::Pattern;
 use catchment_model::Entry;
@@ -265,4 +266,74 @@ fn by_time_the_source_that_opens_events_names_their_groups_in_its_header() {
     assert_eq!(count(Entry::FragmentsMissing), [0, 1, 0]);
     assert_eq!(count(Entry::FragmentsNotExpected), [0, EVENTS / 2, EVENTS / 2]);
     assert_eq!(count(Entry::FragmentsUnmatched), [0; 3]);
+}
+
+/// Packets with a key, and with a trigger's tag or without.
+fn keyed(has_tag: bool) -> Layouts {
+    let is = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };
+    let tag = has_tag.then(|| is(4, 1, Role::Tag));
+    let fields = std::iter::once(is(0, 4, Role::Key)).chain(tag).collect();
+    let packet = Block { head: 8, fields, ..Block::default() };
+    let (name, order, recorded) = ("keyed".to_owned(), Order::Little, Recorded::Body);
+    let layout = Layout { name, is_stream: false, order, packet, records: Vec::new(), recorded };
+    Layouts::new(layout).unwrap()
+}
+
+#[test]
+fn a_source_whose_layout_has_no_tag_makes_those_of_others_not_bad() {
+    const EVENTS: u64 = 50;
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 1);
+    let (layouts, address) = ([false, true].map(keyed), config.sources[0].address);
+    let source = |number: usize| SourceConfig {
+        protocol: Arc::new(layouts[number].clone()),
+        ..SourceConfig::new(format!("s{number}"), address)
+    };
+    config.sources = (0..2).map(source).collect();
+    let recorder = Recorder::start(config).unwrap();
+    let sockets = support::senders(&recorder);
+    for key in 1..=EVENTS {
+        for (socket, layouts) in sockets.iter().zip(&layouts) {
+            let values = Values { key, tag: 5, ..Values::default() };
+            socket.send(&layouts.encode(false, &values, b"body", &[]).unwrap()).unwrap();
+        }
+    }
+    let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
+    wait_while(|| received() < 2 * EVENTS);
+    let last = recorder.stop().unwrap().last;
+    assert_eq!(last.counts.events_complete, EVENTS);
+    assert_eq!(last.ledger.bad_data(), 0, "{:?}", last.ledger.total());
+}
+
+#[test]
+fn events_that_the_longest_span_ends_are_counted_and_warned_of() {
+    const EVENTS: u64 = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 1);
+    let (layouts, address) = (alpha_72().by_time().unwrap(), config.sources[0].address);
+    let source = |number: usize| SourceConfig {
+        protocol: Arc::new(layouts.clone()),
+        ..SourceConfig::new(format!("s{number}"), address)
+    };
+    config.sources = (0..2).map(source).collect();
+    config.build.rule = MatchRule::Time;
+    config.build.timeout_ns = 60_000_000_000;
+    let (kind, window_ns) = (WindowKind::Gap, Some(200));
+    config.build.time = TimeRule { kind, window_ns, span_ns_max: window_ns, ..TimeRule::default() };
+    let recorder = Recorder::start(config).unwrap();
+    let sockets = support::senders(&recorder);
+    for sequence in 0..EVENTS {
+        // 152 ns apart: the gap behind the second one would end beyond the span.
+        for (socket, ticks) in sockets.iter().zip([0, 19]) {
+            let time = 1_000_000 + sequence * 125_000 + ticks;
+            let values = Values { time, sequence, ..Values::default() };
+            socket.send(&layouts.encode(false, &values, b"bytes", &[]).unwrap()).unwrap();
+        }
+    }
+    let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
+    wait_while(|| received() < 2 * EVENTS);
+    let last = recorder.stop().unwrap().last;
+    assert_eq!((last.counts.events_complete, last.counts.events_capped), (EVENTS, EVENTS));
+    let warned = last.warnings.iter().filter(|one| one.contains("build.time.span_max"));
+    assert_eq!(warned.count(), 1, "{:?}", last.warnings);
 }

@@ -204,6 +204,9 @@ const METRICS: &[Metric] = metrics! {
     "catchment_events_incomplete_total", "counter", "",
         "Events built without some required source.",
         |_, view, out| count(view, out, |counts| counts.events_incomplete);
+    "catchment_events_capped_total", "counter", "",
+        "Events by time that would have gone on, and that build.time.span_max ended.",
+        |_, view, out| count(view, out, |counts| counts.events_capped);
     "catchment_events_open", "gauge", "", "Events that wait for sources.",
         |_, view, out| count(view, out, |counts| counts.events_open);
     "catchment_events_recorded_total", "counter", "",
