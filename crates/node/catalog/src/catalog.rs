@@ -192,6 +192,8 @@ impl Catalog {
     /// There is no interrupted run of that number, or the catalogue cannot be written.
     pub fn resume(&mut self, number: u64) -> Result<LiveRun, CatalogError> {
         let (paths, error) = (self.paths.clone(), self.error());
+        // Its end may wait there.
+        pending::enter_all(&mut self.connection, &paths)?;
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         // Nobody removes the run's lock file meanwhile.
         let _numbers = Numbers::lock(&paths)?;
@@ -239,6 +241,7 @@ impl Catalog {
         {
             return Err(CatalogError::OtherRun { number, got });
         }
+        step();
         // What waited of it is entered now. Only this process writes that file.
         lock::remove(&paths.pending(number))
     }

@@ -48,7 +48,10 @@ fn operate(what: &str, folder: &Path) {
                 println!("number {}", live.number());
             }
         }
-        other => panic!("{other}"),
+        other => match other.strip_prefix("record-") {
+            Some(seed) => super::model::record(seed.parse().expect("a seed"), folder),
+            None => panic!("{other}"),
+        },
     }
 }
 
@@ -63,7 +66,7 @@ fn child() {
     operate(what, Path::new(folder));
 }
 
-fn spawn(what: &str, step: i64, folder: &Path) -> std::process::Child {
+pub(super) fn spawn(what: &str, step: i64, folder: &Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tests::crash::child", "--nocapture"])
         .env(ORDER, format!("{what} {step} {}", folder.display()))
@@ -73,7 +76,7 @@ fn spawn(what: &str, step: i64, folder: &Path) -> std::process::Child {
 }
 
 /// The numbers that it said, and whether it was killed.
-fn ended_child(child: std::process::Child) -> (Vec<u64>, bool) {
+pub(super) fn ended_child(child: std::process::Child) -> (Vec<u64>, bool) {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     // The test harness writes before it on the same line.
