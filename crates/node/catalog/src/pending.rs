@@ -244,6 +244,14 @@ impl Entry {
         Ok(None)
     }
 
+    /// Has the next look at what processes have left find the run's files: nobody looked at them.
+    fn leave_files(&self, paths: &Paths) {
+        if self.over.is_some() && self.folder.is_some() {
+            // Without that the catalogue lacks them.
+            let _left = File::options().append(true).create(true).open(paths.live(self.number));
+        }
+    }
+
     fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
         let configuration = self.put_configuration(connection)?;
         let (comment, emulated) = (self.comment.clone(), self.emulated);
@@ -302,7 +310,10 @@ pub(crate) fn enter_all(connection: &mut Connection, paths: &Paths) -> Result<()
         let text = std::fs::read(&path).map_err(CatalogError::system("read", &path))?;
         let entry: Option<Entry> = serde_json::from_slice(&text).ok();
         let refused = match entry {
-            Some(entry) => entry.put(&transaction).map_err(error)?.is_some(),
+            Some(entry) => {
+                entry.leave_files(paths);
+                entry.put(&transaction).map_err(error)?.is_some()
+            }
             None => true,
         };
         done.push((path, refused));

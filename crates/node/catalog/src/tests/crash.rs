@@ -107,6 +107,8 @@ fn sound(folder: &Path, given: &mut BTreeSet<u64>, said: Vec<u64>) {
     let mut catalog = Catalog::open(folder).unwrap();
     for (number, state, _) in told(&catalog) {
         assert!(["failed", "interrupted", "complete"].contains(&state), "{number} is {state}");
+        let files = catalog.run(number).unwrap().file_rows.len();
+        assert!(state != "complete" || files == 1, "{number} has {files} files");
     }
     let check = |connection: &rusqlite::Connection| {
         connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0))
@@ -184,8 +186,11 @@ fn a_process_that_dies_while_it_looks_up_what_another_left_leaves_that_to_the_ne
         let late = LiveRun::without_catalog(folder, None).unwrap();
         let late_number = late.number();
         let over = Some(Over::Ended(super::ended(9, 6)));
-        let comment = "late".to_owned();
-        let known = RunKnown { comment, over, taken: second(3), ..RunKnown::default() };
+        let (name, comment) = (format!("run-{late_number}"), "late".to_owned());
+        let id = RunId(id.0.map(|byte| byte ^ 2));
+        Files { id, name: name.clone(), ..Files::of("", 0, late_number) }.write(folder);
+        let begun = Some(Begun { id, folder: folder.join(name), started: second(1) });
+        let known = RunKnown { comment, begun, over, taken: second(3), ..RunKnown::default() };
         known.keep(folder, &late).unwrap();
         drop(late);
         let (_, killed) = ended_child(spawn("open", step, folder));
@@ -195,8 +200,10 @@ fn a_process_that_dies_while_it_looks_up_what_another_left_leaves_that_to_the_ne
         assert_eq!((run.state, run.files), (RunState::Interrupted, Some(1)), "step {step}");
         assert_eq!((run.events, run.loss_count), (Some(6), Some(2 + 5)), "step {step}");
         assert!(!detail.ledger.is_empty() && detail.file_rows.len() == 1, "step {step}");
-        let run = catalog.run(late_number).unwrap().run;
+        let detail = catalog.run(late_number).unwrap();
+        let run = &detail.run;
         assert_eq!((run.state, run.comment.as_str()), (RunState::Complete, "late"), "step {step}");
+        assert_eq!(detail.file_rows.len(), 1, "step {step}");
         let pending = std::fs::read_dir(Paths::new(folder).pending_folder()).unwrap();
         assert_eq!(pending.count(), 0, "step {step}");
         if !killed {
