@@ -1527,14 +1527,16 @@ static void core_leave(struct core *core, uint64_t now) {
     core->deadline = now + FAREWELL_NS;
 }
 
-/* The marks begin of a start, each once. They stand before what the front-end makes while it
-   starts: the callback may send, and so may a thread that it begins. */
+/* The marks begin of a start, each once, and again in a run that goes on behind a stop. They stand
+   before what the front-end makes while it starts: the callback may send, and so may a thread that
+   it begins. */
 static void core_start(struct core *core) {
     const struct command *command = &core->command;
     for (uint32_t i = 0; i < core->log_count; i++) {
         struct log *log = &core->logs[i];
         int is_marked = (log->flags & CATCHMENT_MARKS) != 0;
-        if (!is_marked || !memcmp(log->begun_run, command->run, 16)) continue;
+        int is_begun = log->is_in_run && !memcmp(log->begun_run, command->run, 16);
+        if (!is_marked || is_begun) continue;
         log_begin_run(log, command->run, command->run_number);
         log_settle(core, log);
     }
@@ -1798,6 +1800,9 @@ static int core_make(struct core *core, const char *name, const struct catchment
         return fail(CATCHMENT_REFUSED, "a token of more than 1,024 bytes, or a program of 32");
     if (buffer < BUFFER_BYTES_MIN || buffer > BUFFER_BYTES_MAX)
         return fail(CATCHMENT_REFUSED, "a buffer is 64 KiB to 2^40 bytes");
+    if (options->skew > SKEW_BYTES_MAX)
+        return fail(CATCHMENT_REFUSED, "skew is at most 1 GiB, got %llu bytes",
+                    (unsigned long long)options->skew);
     copy_text(core->name, sizeof core->name, name, strlen(name));
     memcpy(core->name + strlen(name), copy, strlen(copy));
     snprintf(core->program, sizeof core->program, "%s", program);
@@ -1834,7 +1839,6 @@ static int core_make(struct core *core, const char *name, const struct catchment
     for (uint32_t i = 0; i < core->link_count; i++)
         if (!(core->links[i].head = malloc(DATA_HEAD_BYTES + 64)))
             return fail(CATCHMENT_REFUSED, "no memory for connections");
-    if (core->skew_wanted > SKEW_BYTES_MAX) return fail(CATCHMENT_REFUSED, "a skew above 1 GiB");
     return CATCHMENT_ACCEPTED;
 }
 

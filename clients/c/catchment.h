@@ -130,7 +130,7 @@ struct catchment_options {
     uint32_t connect_ms;  /* longest time in catchment_connect (10,000) */
     uint64_t buffer;      /* bytes of all rings together (64 MiB) */
     uint64_t skew;        /* for more than 16 sources: bytes by which their keys may be out of order
-                             on a connection (1 MiB) */
+                             on a connection, at most 1 GiB (1 MiB) */
     uint32_t buffer_ms;   /* how long the buffer lasts at the highest rate (not known) */
     int release;          /* (CATCHMENT_KEPT_UNTIL_DURABLE) */
     int index;            /* n of the n-th copy of a front-end: "-n" is appended to the name */

@@ -106,6 +106,7 @@ static void read_option(const char *text) {
     if (!strncmp(text, "thread=", 7)) options.no_thread = !number;
     if (!strncmp(text, "connect_ms=", 11)) options.connect_ms = (uint32_t)number;
     if (!strncmp(text, "skew=", 5)) options.skew = number;
+    if (!strncmp(text, "buffer_ms=", 10)) options.buffer_ms = (uint32_t)number;
     if (!strncmp(text, "channels=", 9)) options.channels = (int)number;
     if (!strncmp(text, "stops=", 6)) options.stops_in_pause = (int)number;
     if (!strncmp(text, "index=", 6)) options.index = (int)number;

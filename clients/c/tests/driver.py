@@ -5,14 +5,17 @@ clients need.
 """
 
 import json
+import queue
 import sys
+import threading
 import time
 
 from catchment import frontend
 from frontend import payload
 
-ENDED, FULL, REFUSED = -2, -1, -3
+ENDED, FULL = -2, -1
 REASONS = {1: "buffer", 2: "hardware", 3: "busy"}
+KINDS = ["", "prepare", "start", "pause", "continue", "stop", "cancel"]
 
 
 class Driver:
@@ -23,6 +26,11 @@ class Driver:
         marks = options.get("flags") == "2"
         wait = int(options.get("connect_ms", 10_000)) / 1000
         self.next_key = [0] * len(names)
+        # Kinds of commands that the callback refuses, answers at a line, is long at.
+        self.kinds = {how: int(options.get(how, -1)) for how in ("refuse", "later", "long")}
+        self.commands: list[str] = []
+        self.answers: queue.Queue[bool] = queue.Queue()
+        self.over = threading.Event()
         if options.get("channels") == "1":
             self.link: frontend.Frontend | frontend.ChannelLink = frontend.channels(
                 url, name, buffer=buffer, certificate=options.get("certificate"), wait=wait
@@ -40,9 +48,32 @@ class Driver:
             release="taken" if options.get("release") == "2" else "durable",
             token=options.get("token", ""),
             certificate=options.get("certificate"),
+            index=int(options["index"]) if "index" in options else None,
             wait=wait,
+            on_command=self.on_command,
+            skew=int(options.get("skew", 1 << 20)),
+            buffer_ms=int(options.get("buffer_ms", 0)),
+            stops_in_pause=options.get("stops") == "1",
         )
         self.sources = self.link.sources
+
+    def on_command(self, command: frontend.Command) -> None:
+        is_late = "slow" in command.settings
+        if command.kind == "set":
+            for name, value in command.settings.items():
+                self.commands.append(f"{name}={value}")
+                if name == "locked":
+                    raise RuntimeError("locked is fixed")
+        else:
+            kind = KINDS.index(command.kind)
+            self.commands.append(f"{kind} {command.run}")
+            if kind == self.kinds["refuse"]:
+                raise RuntimeError("no high voltage")
+            if kind == self.kinds["long"]:
+                self.over.wait()
+            is_late = kind == self.kinds["later"]
+        if is_late and self.answers.get():
+            raise RuntimeError("the pump is off")
 
     def send(self, how: str, source: int, size: int) -> int:
         key = self.next_key[source]
@@ -60,6 +91,22 @@ class Driver:
             return ENDED
         self.next_key[source] += 1
         return 0
+
+    def tell(self, how: str, rest: list[str]) -> dict[str, object] | None:
+        """Obeys a line about commands, promises and reports; None: it is another one."""
+        if how == "over":
+            self.over.set()
+        elif how == "answer":
+            self.answers.put(rest == ["1"])
+        elif how == "low":
+            self.sources[int(rest[0])].low_water(int(rest[1]), idle=rest[2] == "1")
+        elif how == "status" and isinstance(self.link, frontend.Frontend):
+            self.link.say(" ".join(rest))
+        elif how == "alarm" and isinstance(self.link, frontend.Frontend):
+            self.link.alarm(rest[0], "")
+        else:
+            return {"commands": self.commands} if how == "commands" else None
+        return {"result": 0, "error": ""}
 
     def obey(self, how: str, numbers: list[int]) -> dict[str, object]:
         source, count, size = [*numbers, 0, 0][:3]
@@ -100,6 +147,9 @@ def main() -> None:
     say({"result": 0, "error": ""})
     for line in sys.stdin:
         how, *rest = line.split()
+        if answer := driver.tell(how, rest):
+            say(answer)
+            continue
         numbers = [int(number) for number in rest]
         if how == "close":
             say({"unconfirmed": driver.link.close(numbers[0] / 1000)})

@@ -456,7 +456,8 @@ class Recorder:
         session.release, session.token, session.run, session.command = release, token, run, command
         session.program = fixed[144:176].rstrip(b"\0").decode()
         session.log_count, session.data_connections = log_count, connections
-        (session.skew_bytes,) = struct.unpack_from("<Q", fixed, 48)
+        session.skew_bytes, session.buffer_ms = struct.unpack_from("<QI", fixed, 48)
+        session.flags = fixed[67]
         self._send_bytes(connection, MAGIC + bytes([1, 1, self.service, 1, 1, 1, 0, 0]))
 
     def _describe(self, connection: Connection, session: Session, records: list[bytes]) -> None:

@@ -70,6 +70,8 @@ class Session:
     log_count: int = 0
     data_connections: int = 0
     skew_bytes: int = 0
+    buffer_ms: int = 0
+    flags: int = 0
     opened: int = 0
     answers: list[tuple[int, int, str]] = field(default_factory=list)
     reports: list[tuple[int, str, bytes, str]] = field(default_factory=list)  # kind, name, value

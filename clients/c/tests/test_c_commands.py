@@ -1,22 +1,26 @@
-"""What the C client does when the recorder commands: session.md, section 9; event-link.md, 8."""
+"""What a client does when the recorder commands: session.md, section 9; event-link.md, 8.
+
+Tests with `client` hold that in Python, and so in Rust, to the same as that in C.
+"""
 
 import math
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from frontend import FrontEnd, driver
 from recorder import BEGIN, END, SETTING, Recorder
+from tls import Way, c_client, certificates, client, tls_driver
 
-__all__ = ["driver"]
+__all__ = ["c_client", "certificates", "client", "driver", "tls_driver"]
 
 PREPARE, START, PAUSE, CONTINUE, STOP, CANCEL, SET = range(1, 8)
 AGREED, REFUSED, WORKING, DONE = range(1, 5)
 BOOL, I64, U64, F64, TEXT = range(1, 6)
 SENDER = 0xFFFF_FFFF
+BUSY = (REFUSED, "the front-end is at work on the command before")
 NEXT_RUN = bytes(range(100, 116))
 
 
@@ -46,6 +50,12 @@ class Commands:
     def obey(self, kind: int, records: bytes = b"", text: str = "") -> tuple[int, str]:
         return self.answer(self.give(kind, records, text))
 
+    def obey_when_free(self, kind: int) -> tuple[int, str]:
+        """Gives a command again and again while the front-end is at work on one before."""
+        while (answer := self.obey(kind)) == BUSY:
+            pass
+        return answer
+
     def called(self) -> list[str]:
         calls: list[str] = self.camera.do("commands")["commands"]
         return calls
@@ -55,12 +65,12 @@ class Commands:
 
 
 @contextmanager
-def commanded(driver: Path, state: int = 0, **options: object) -> Iterator[Commands]:
+def commanded(client: Way, state: int = 0, **options: object) -> Iterator[Commands]:
     """No run is there yet, but one is to come."""
-    with Recorder() as recorder:
+    with client.recorder() as recorder:
         recorder.state, recorder.run = state, NEXT_RUN if state else bytes(16)
         options = {"sources": "a,b", "flags": 2, **options}
-        with FrontEnd(driver, recorder.url, **options).opened() as camera:
+        with client.front_end(recorder, None, **options).opened() as camera:
             recorder.run = NEXT_RUN
             yield Commands(recorder, camera)
             assert camera.close() == 0
@@ -72,8 +82,8 @@ def setting(name: str, of: int, value: bytes = bytes(8), log: int = SENDER) -> b
     return record.ljust(128, b"\0")
 
 
-def test_each_command_is_answered_as_its_kind_asks_for(driver: Path) -> None:
-    with commanded(driver) as to:
+def test_each_command_is_answered_as_its_kind_asks_for(client: Way) -> None:
+    with commanded(client) as to:
         kinds = [PREPARE, CANCEL, PREPARE, START, PAUSE, CONTINUE, STOP]
         answers = [to.obey(kind) for kind in kinds]
         assert answers == [(AGREED if kind == PREPARE else DONE, "") for kind in kinds]
@@ -83,8 +93,8 @@ def test_each_command_is_answered_as_its_kind_asks_for(driver: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [PREPARE, START, PAUSE, CONTINUE, STOP, CANCEL])
-def test_each_command_can_be_refused_and_does_nothing_then(driver: Path, kind: int) -> None:
-    with commanded(driver, refuse=kind, stops=1) as to:
+def test_each_command_can_be_refused_and_does_nothing_then(client: Way, kind: int) -> None:
+    with commanded(client, refuse=kind, stops=1) as to:
         assert to.obey(kind) == (REFUSED, "no high voltage")
         assert to.camera.do("send 0 5 100")["sent"] == 5
         # It is not paused. The mark of a start stands before the callback.
@@ -94,8 +104,8 @@ def test_each_command_can_be_refused_and_does_nothing_then(driver: Path, kind: i
 
 
 @pytest.mark.parametrize("kind", [PREPARE, START, PAUSE, CONTINUE, STOP, CANCEL])
-def test_each_command_can_be_worked_at_and_answered_later(driver: Path, kind: int) -> None:
-    with commanded(driver, later=kind) as to:
+def test_each_command_can_be_worked_at_and_answered_later(client: Way, kind: int) -> None:
+    with commanded(client, later=kind) as to:
         number = to.give(kind)
         times = 2 if kind == PREPARE else 1  # again each second
         to.recorder.wait(lambda: len(to.answers(number)) >= times)
@@ -107,11 +117,10 @@ def test_each_command_can_be_worked_at_and_answered_later(driver: Path, kind: in
         last = (AGREED if kind == PREPARE else DONE, "")
         to.recorder.wait(lambda: last in to.answers(number))
         assert to.called() == [f"{kind} 42"]
-        assert to.camera.do("answer 0")["error"] == "no command waits for an answer"
 
 
-def test_what_is_sent_while_the_front_end_starts_is_of_the_run(driver: Path) -> None:
-    with commanded(driver, later=START) as to:
+def test_what_is_sent_while_the_front_end_starts_is_of_the_run(client: Way) -> None:
+    with commanded(client, later=START) as to:
         number = to.give(START)
         to.recorder.wait(lambda: (WORKING, "") in to.answers(number))
         assert to.camera.do("send 0 2 10")["sent"] == 2
@@ -123,27 +132,22 @@ def test_what_is_sent_while_the_front_end_starts_is_of_the_run(driver: Path) -> 
         assert to.marks("b") == [BEGIN]
 
 
-def test_the_session_goes_on_beside_a_callback_that_takes_long(driver: Path) -> None:
-    with commanded(driver, long=PREPARE) as to:
+def test_the_session_goes_on_beside_a_callback_that_takes_long(client: Way) -> None:
+    with commanded(client, long=PREPARE) as to:
         number = to.give(PREPARE)
         to.recorder.wait(lambda: (WORKING, "") in to.answers(number))
         assert to.camera.do("send 0 2 10")["sent"] == 2
         to.recorder.wait_taken(2)
         to.recorder.wait_pings(8)  # for longer than a session may be silent
-        other = to.give(START)
-        busy = "the front-end is at work on the command before"
-        assert to.answer(other) == (REFUSED, busy)
+        assert to.obey(START) == BUSY
         assert to.camera.do("over")["result"] == 0
         # The answer to a command that was given up is none to the next one.
-        last = to.give(STOP)
-        while to.answer(last) == (REFUSED, busy):
-            last = to.give(STOP)
-        assert to.answer(last) == (DONE, "")
+        assert to.obey_when_free(STOP) == (DONE, "")
         assert to.recorder.session.opened == 1
 
 
-def test_a_command_waits_for_a_callback_that_goes_on_behind_its_answer(driver: Path) -> None:
-    with commanded(driver, long=PREPARE, early=PREPARE) as to:
+def test_a_command_waits_for_a_callback_that_goes_on_behind_its_answer(c_client: Way) -> None:
+    with commanded(c_client, long=PREPARE, early=PREPARE) as to:
         assert to.obey(PREPARE) == (AGREED, "")
         number = to.give(START)
         to.recorder.wait(lambda: len(to.answers(number)) >= 2)  # each second
@@ -154,17 +158,17 @@ def test_a_command_waits_for_a_callback_that_goes_on_behind_its_answer(driver: P
         assert to.called() == ["1 42", "2 42"]
 
 
-def test_a_callback_cannot_close_its_session(driver: Path) -> None:
-    with commanded(driver, closes=PREPARE) as to:
+def test_a_callback_cannot_close_its_session(c_client: Way) -> None:
+    with commanded(c_client, closes=PREPARE) as to:
         assert to.obey(PREPARE) == (REFUSED, "a callback cannot close the session that calls it")
         assert to.camera.do("send 0 2 10")["sent"] == 2
         to.recorder.wait_taken(2)
 
 
 def test_a_number_that_comes_again_repeats_its_answer_and_a_lower_one_is_ignored(
-    driver: Path,
+    client: Way,
 ) -> None:
-    with commanded(driver, refuse=PAUSE, later=STOP) as to:
+    with commanded(client, refuse=PAUSE, later=STOP) as to:
         assert to.obey(START) == (DONE, "")
         assert to.obey(PAUSE) == (REFUSED, "no high voltage")
         to.recorder.command(2, PAUSE)
@@ -183,8 +187,8 @@ def test_a_number_that_comes_again_repeats_its_answer_and_a_lower_one_is_ignored
         assert to.called() == ["2 42", "3 42", "5 42"]
 
 
-def test_a_command_is_done_once_over_a_break(driver: Path) -> None:
-    with commanded(driver, later=PREPARE) as to:
+def test_a_command_is_done_once_over_a_break(client: Way) -> None:
+    with commanded(client, later=PREPARE) as to:
         number = to.give(PREPARE)
         to.recorder.wait(lambda: (WORKING, "") in to.answers(number))
         to.recorder.cut()
@@ -196,30 +200,46 @@ def test_a_command_is_done_once_over_a_break(driver: Path) -> None:
         assert to.called() == ["1 42"]
 
 
-def test_a_command_of_unknown_kind_is_refused_without_a_call(driver: Path) -> None:
-    with commanded(driver) as to:
+def test_a_command_that_a_cut_lost_is_done_when_it_comes_again(client: Way) -> None:
+    with commanded(client) as to:
+        with to.recorder.lock:  # nobody is there to hear it
+            to.recorder.cut()
+            number = to.give(PREPARE)
+        to.recorder.wait_opened(2)
+        assert to.recorder.session.command == 0
+        to.recorder.command(number, PREPARE)
+        assert to.answer(number) == (AGREED, "")
+        assert to.called() == ["1 42"]
+
+
+def test_an_answer_comes_to_a_command_that_waits_for_one(c_client: Way) -> None:
+    with commanded(c_client) as to:
+        assert to.camera.do("answer 0")["error"] == "no command waits for an answer"
+
+
+def test_a_command_of_unknown_kind_is_refused_without_a_call(client: Way) -> None:
+    with commanded(client) as to:
         assert to.obey(0) == (REFUSED, "no command has the kind 0")
         assert to.obey(99) == (REFUSED, "no command has the kind 99")
         assert to.called() == []
 
 
-def test_a_command_that_comes_over_another_is_refused(driver: Path) -> None:
+def test_a_command_that_comes_over_another_is_refused(client: Way) -> None:
     """The recorder gave the first one up; the late answer is none to the second."""
-    with commanded(driver, later=PREPARE) as to:
+    with commanded(client, later=PREPARE) as to:
         first = to.give(PREPARE)
         to.recorder.wait(lambda: (WORKING, "") in to.answers(first))
-        busy = (REFUSED, "the front-end is at work on the command before")
-        assert to.obey(START) == busy
-        assert to.camera.do("answer 0")["error"] == "the recorder gave this command up"
-        assert to.camera.do("answer 0")["error"] == "no command waits for an answer"
-        assert to.obey(START) == (DONE, "")
+        assert to.obey(START) == BUSY
+        late = to.camera.do("answer 0")
+        assert not client.is_c or late["error"] == "the recorder gave this command up"
+        assert to.obey_when_free(START) == (DONE, "")
         to.recorder.wait_taken(2)
         assert to.marks() == [BEGIN]
         assert to.called() == ["1 42", "2 42"]
 
 
-def test_a_run_ends_once_and_only_if_it_began(driver: Path) -> None:
-    with commanded(driver) as to:
+def test_a_run_ends_once_and_only_if_it_began(client: Way) -> None:
+    with commanded(client) as to:
         assert to.obey(STOP) == (DONE, "")
         assert to.obey(START) == (DONE, "")
         assert to.obey(STOP) == (DONE, "")
@@ -229,10 +249,19 @@ def test_a_run_ends_once_and_only_if_it_began(driver: Path) -> None:
         assert to.marks("a") == to.marks("b") == [BEGIN, END]
 
 
-def test_positions_of_a_run_that_is_commanded_count_from_its_first_epoch(driver: Path) -> None:
-    with Recorder() as recorder:
+def test_a_run_that_goes_on_behind_its_stop_begins_again(client: Way) -> None:
+    """As where the recorder died while it stopped the run."""
+    with commanded(client) as to:
+        for kind in [PREPARE, START, STOP, PREPARE, START]:
+            assert to.obey(kind) == (AGREED if kind == PREPARE else DONE, "")
+        to.recorder.wait_taken(6)
+        assert to.marks("a") == to.marks("b") == [BEGIN, END, BEGIN]
+
+
+def test_positions_of_a_run_that_is_commanded_count_from_its_first_epoch(client: Way) -> None:
+    with client.recorder() as recorder:
         recorder.epoch = 3
-        with FrontEnd(driver, recorder.url, sources="a", flags=2).opened() as camera:
+        with client.front_end(recorder, sources="a", flags=2).opened() as camera:
             recorder.run, recorder.epoch = NEXT_RUN, 0
             to = Commands(recorder, camera)
             assert to.obey(PREPARE) == (AGREED, "")
@@ -257,9 +286,9 @@ def test_positions_of_a_run_that_is_commanded_count_from_its_first_epoch(driver:
     ],
 )
 def test_a_setting_of_each_type_comes_back_in_each_log(
-    driver: Path, of: int, value: bytes, text: str
+    client: Way, of: int, value: bytes, text: str
 ) -> None:
-    with commanded(driver) as to:
+    with commanded(client) as to:
         assert to.obey(SET, setting("gain", of, value)) == (DONE, "")
         assert to.called() == [f"gain={text}"]
         to.recorder.wait_taken(2)
@@ -268,10 +297,10 @@ def test_a_setting_of_each_type_comes_back_in_each_log(
             assert [(item.kind, item.text) for item in items] == [(SETTING, f"gain={text}")]
 
 
-def test_several_settings_are_one_command(driver: Path) -> None:
+def test_several_settings_are_one_command(client: Way) -> None:
     gain, note = setting("gain", U64, b"\5"), setting("note", TEXT)
     locked, slow = setting("locked", BOOL), setting("slow", BOOL)
-    with commanded(driver) as to:
+    with commanded(client) as to:
         # With more than one record there is no text.
         assert to.obey(SET, gain + note, "dark frames") == (DONE, "")
         assert to.obey(SET, gain + locked + note) == (REFUSED, "locked is fixed")
@@ -287,17 +316,20 @@ def test_several_settings_are_one_command(driver: Path) -> None:
         assert texts == ["gain=5", "note=", "slow=false", "gain=5"]
 
 
-def test_a_setting_that_cannot_be_read_is_refused_or_a_fault(driver: Path) -> None:
-    with commanded(driver) as to:
+def test_a_setting_that_cannot_be_read_is_refused_or_a_fault(client: Way) -> None:
+    with commanded(client) as to:
         assert to.obey(SET, setting("gain", 9)) == (REFUSED, "a value of unknown type")
+        too_long = (REFUSED, "the value of note is too long")
+        assert to.obey(SET, setting("note", TEXT), "x" * 1020) == too_long
         assert to.obey(SET, setting("gain", U64, log=1)) == (DONE, "")
         to.give(SET, setting("gain", U64, log=2))  # there are two logs
         to.recorder.wait_opened(2)
         assert to.called() == ["gain=0"]
 
 
-def test_a_setting_waits_for_the_marks_of_the_one_before(driver: Path) -> None:
-    with commanded(driver, sources="a", buffer=65_536) as to:
+def test_a_setting_waits_for_the_marks_of_the_one_before(c_client: Way) -> None:
+    """Texts are in the ring in C alone: with others there is room for some hundred marks."""
+    with commanded(c_client, sources="a", buffer=65_536) as to:
         to.recorder.is_durable_at_once = False
         assert to.camera.do("try 0 66 1000")["sent"] == 65
         assert to.obey(SET, setting("note", TEXT), "x" * 1000) == (DONE, "")
@@ -312,8 +344,8 @@ def test_a_setting_waits_for_the_marks_of_the_one_before(driver: Path) -> None:
         assert [item.text for item in to.recorder.log("a").items[65:]][-1] == "gain=0"
 
 
-def test_a_join_of_a_run_that_is_recorded_begins_it_once(driver: Path) -> None:
-    with commanded(driver, state=2) as to:
+def test_a_join_of_a_run_that_is_recorded_begins_it_once(client: Way) -> None:
+    with commanded(client, state=2) as to:
         to.recorder.wait_taken(2)
         to.recorder.cut()
         to.recorder.wait_opened(2)
@@ -322,5 +354,6 @@ def test_a_join_of_a_run_that_is_recorded_begins_it_once(driver: Path) -> None:
         to.recorder.cut()  # before the recorder has ended the run
         to.recorder.wait_opened(3)
         assert to.camera.do("send 0 1 1")["sent"] == 1
-        to.recorder.wait_taken(5)
-        assert to.marks("a") == to.marks("b") == [BEGIN, END]
+        # It may say once more that it joins.
+        to.recorder.wait(lambda: bool(to.recorder.log("a").fragments))
+        assert to.marks("a")[:3] in ([BEGIN, END], [BEGIN, END, BEGIN])

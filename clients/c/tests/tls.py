@@ -13,7 +13,16 @@ from frontend import HERE, SANITIZERS, FrontEnd, compiled, driver
 from recorder import EVENTS, Recorder
 from tunnel import Tunnel
 
-__all__ = ["Certificates", "Way", "c_way", "certificates", "client", "driver", "tls_driver", "way"]
+__all__ = [
+    "Certificates",
+    "Way",
+    "c_client",
+    "certificates",
+    "client",
+    "driver",
+    "tls_driver",
+    "way",
+]
 
 
 def compiled_tls(folder: Path, flags: list[str] | None = None) -> Path:
@@ -128,10 +137,10 @@ def made_way(request: pytest.FixtureRequest) -> Way:
 C_WAYS = ["C", "C, no thread", "C, TLS", "C, TLS, no thread"]
 
 
-@pytest.fixture(params=C_WAYS)
-def c_way(request: pytest.FixtureRequest) -> Way:
-    """Each way of the client in C."""
-    return made_way(request)
+@pytest.fixture
+def c_client(driver: Path) -> Way:
+    """The client in C, for what it alone has."""
+    return Way(driver, has_thread=True, certificates=None)
 
 
 @pytest.fixture(params=["C", "Python"])

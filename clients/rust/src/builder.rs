@@ -10,8 +10,9 @@ use catchment_wire::session::{Release, Service};
 use crate::address::Address;
 use crate::{Error, Frontend};
 
-/// What a front-end does when the recorder commands: agrees, or refuses with a reason. It runs on a
-/// thread of its own, and may take its time.
+/// What a front-end does when the recorder commands: agrees, or refuses with a reason; a panic
+/// refuses, too. It runs on a thread of its own, and may take its time: the recorder is told each
+/// second that the front-end is at work.
 pub type Callbacks = Box<dyn FnMut(&RunCommand) -> Result<(), String> + Send>;
 
 /// A front-end that is not connected yet.
@@ -88,6 +89,30 @@ impl Builder {
     #[must_use]
     pub fn buffer(mut self, bytes: u64) -> Self {
         self.config.buffer_bytes = bytes;
+        self
+    }
+
+    /// How many milliseconds the buffer lasts at the highest rate; not known unless set. Where that
+    /// is too short the recorder raises an alarm, `buffer_short`.
+    #[must_use]
+    pub fn buffer_ms(mut self, ms: u32) -> Self {
+        self.config.buffer_ms = ms;
+        self
+    }
+
+    /// Of more than 16 sources, which share connections: the bytes by which keys may be out of
+    /// order on one; 1 MiB unless set, at most 1 GiB. The recorder may grant less.
+    #[must_use]
+    pub fn skew(mut self, bytes: u64) -> Self {
+        self.config.skew_bytes = bytes;
+        self
+    }
+
+    /// Nothing is sent while the run is paused: what is made waits in the ring. Otherwise the
+    /// recorder discards and counts it.
+    #[must_use]
+    pub fn stops_in_pause(mut self) -> Self {
+        self.config.stops_in_pause = true;
         self
     }
 

@@ -5,11 +5,13 @@
 //! write it naps for 50 µs before it looks again, so that many small fragments go in one message
 //! and do not wake it one by one.
 
+use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -106,7 +108,7 @@ impl Service {
 
     /// Does what the session asks for. Returns when it has to be called again; `None` at its end.
     fn act(&mut self) -> Option<u64> {
-        if let Some((number, result)) = self.calls.as_ref().and_then(Calls::answer) {
+        if let Some((number, result)) = self.calls.as_mut().and_then(Calls::answer) {
             match result {
                 Ok(()) => self.session.answer(number, AnswerKind::Done, ""),
                 Err(why) => self.session.answer(number, AnswerKind::Refused, &why),
@@ -123,7 +125,7 @@ impl Service {
                 }
                 Some(Action::Command(command)) => {
                     let number = command.number;
-                    let is_taken = self.calls.as_ref().is_some_and(|calls| calls.call(command));
+                    let is_taken = self.calls.as_mut().is_some_and(|calls| calls.call(command));
                     if !is_taken {
                         let why = "the front-end is at work on the command before";
                         self.session.answer(number, AnswerKind::Refused, why);
@@ -274,6 +276,8 @@ impl Service {
 struct Calls {
     commands: SyncSender<RunCommand>,
     answer: Arc<Mutex<Option<CallAnswer>>>,
+    /// Its answer is not taken yet, although the recorder may have given the command up.
+    is_at_work: bool,
 }
 
 type CallAnswer = (u64, Result<(), String>);
@@ -281,28 +285,36 @@ type CallAnswer = (u64, Result<(), String>);
 impl Calls {
     fn start(mut callbacks: Callbacks, shared: &Arc<Shared>) -> io::Result<Self> {
         let (commands, receiver) = sync_channel::<RunCommand>(1);
+        let is_at_work = false;
         let answer = Arc::new(Mutex::new(None));
         let (shared, given) = (Arc::clone(shared), Arc::clone(&answer));
         Builder::new().name("catchment-calls".to_owned()).spawn(move || {
             while let Ok(command) = receiver.recv() {
-                let result = callbacks(&command);
+                let called = catch_unwind(AssertUnwindSafe(|| callbacks(&command)));
+                let panicked = |panic: Box<dyn Any + Send>| {
+                    let said = panic.downcast_ref::<String>().map(String::as_str);
+                    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+                    format!("the callback panicked: {}", said.unwrap_or("it does not say why"))
+                };
+                let result = called.unwrap_or_else(|panic| Err(panicked(panic)));
                 *given.lock() = Some((command.number, result));
                 shared.waker.wake();
             }
         })?;
-        Ok(Self { commands, answer })
+        Ok(Self { commands, answer, is_at_work })
     }
 
     /// Has a command done, unless the one before still is.
-    fn call(&self, command: RunCommand) -> bool {
-        match self.commands.try_send(command) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        }
+    fn call(&mut self, command: RunCommand) -> bool {
+        let is_taken = !self.is_at_work && self.commands.try_send(command).is_ok();
+        self.is_at_work |= is_taken;
+        is_taken
     }
 
-    fn answer(&self) -> Option<CallAnswer> {
-        self.answer.lock().take()
+    fn answer(&mut self) -> Option<CallAnswer> {
+        let answer = self.answer.lock().take();
+        self.is_at_work &= answer.is_none();
+        answer
     }
 }
 

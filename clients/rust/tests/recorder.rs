@@ -5,8 +5,10 @@ use std::time::Duration;
 use catchment_fixtures::Random;
 use catchment_frontend::testing::Recorder;
 use catchment_frontend::{
-    AbandonReason, Closed, Error, Fragment, Frontend, Push, PushError, Release, SourceConfig,
+    AbandonReason, Closed, CommandKind, Error, Fragment, Frontend, Push, PushError, Release,
+    SourceConfig,
 };
+use catchment_wire::session::{AnswerKind, Hello};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -229,4 +231,41 @@ fn a_front_end_may_start_before_its_recorder() {
     frontend.sources()[0].send_fragment(Fragment::new(1, b"early")).expect("it is in the ring");
     assert!(frontend.status().starts_with("not connected: "), "{}", frontend.status());
     assert_eq!(frontend.close(Duration::ZERO).not_confirmed, 1);
+}
+
+#[test]
+fn the_recorder_is_told_of_skew_buffer_and_pauses() {
+    let recorder = Recorder::start().expect("a port");
+    let builder = || Frontend::builder(&recorder.url(), "camera").buffer_ms(640).stops_in_pause();
+    let names = (0..17).map(|number| format!("s{number}"));
+    let sources = names.fold(builder(), |it, name| it.source(&name));
+    let frontend = sources.skew(5_000).connect().expect("it is admitted");
+    let hello = recorder.with(|it| it.hello).expect("it came");
+    let flags = Hello::ANSWERS | Hello::STOPS_IN_PAUSE;
+    assert_eq!((hello.skew_bytes, hello.buffer_ms, hello.flags), (5_000, 640, flags));
+    assert!(frontend.close(LONG).is_confirmed());
+    let refused = builder().skew((1 << 30) + 1).connect().expect_err("it is too much");
+    assert_eq!(refused.to_string(), "skew is at most 1 GiB, got 1073741825 bytes");
+}
+
+/// All else of commands is in clients/c/tests/test_c_commands.py, for all clients.
+#[test]
+fn a_callback_that_panics_refuses_and_is_called_again() {
+    let recorder = Recorder::start().expect("a port");
+    let builder = Frontend::builder(&recorder.url(), "camera").callbacks(Box::new(|command| {
+        assert!(command.kind != CommandKind::START.0, "no beam");
+        Ok(())
+    }));
+    let frontend = builder.connect().expect("it is admitted");
+    let answer = |kind: CommandKind| {
+        let number = recorder.with(|it| it.command(kind.0, 42, &[]));
+        let is_it = |it: &(u64, AnswerKind, String)| it.0 == number && it.1 != AnswerKind::Working;
+        recorder.wait_until(|it| it.commands.iter().any(is_it));
+        let found = recorder.with(|it| it.commands.iter().find(|one| is_it(*one)).cloned());
+        found.expect("it is there")
+    };
+    let refused = (1, AnswerKind::Refused, "the callback panicked: no beam".to_owned());
+    assert_eq!(answer(CommandKind::START), refused);
+    assert_eq!(answer(CommandKind::PAUSE), (2, AnswerKind::Done, String::new()));
+    assert!(frontend.close(LONG).is_confirmed());
 }

@@ -158,8 +158,8 @@ entries! {
     /// Fragments of events that another node builds, whose key is not owned by this node.
     FragmentsNotOwned = "fragments_not_owned", FragmentsOut;
     /// Fragments that repeat numbers after their source had paused, too few to decide whether their
-    /// packets were duplicated or the numbers restarted: not recorded a second time, and not a
-    /// provable loss.
+    /// packets were duplicated or the numbers restarted; and, by time, those in no event that may
+    /// have come before: not recorded a second time, and not a provable loss.
     FragmentsAmbiguous = "fragments_ambiguous", FragmentsOut;
     /// Event numbers that all required senders skipped alike, more than reordering explains: their
     /// numbers jumped ahead, and no loss can be proved.
@@ -254,6 +254,18 @@ impl Entry {
         Self::ALL.iter().copied().find(|entry| entry.name() == name)
     }
 }
+
+/// Fragments that arrived and are in no event, so that an event lacks each: a loss that counts once.
+const ARRIVED_IN_VAIN: [Entry; 8] = [
+    Entry::FragmentsLate,
+    Entry::FragmentsOutOfRange,
+    Entry::FragmentsDiscardedMemory,
+    Entry::FragmentsDiscardedUnfinished,
+    Entry::FragmentsDiscardedRestart,
+    Entry::FragmentsTimeRepeated,
+    Entry::FragmentsDiscardedOrder,
+    Entry::FragmentsDiscardedTooLong,
+];
 
 /// The entries that count *bad data*: recorded fragments that are faulty. They are in no balance; a
 /// fragment can be in several.
@@ -407,12 +419,8 @@ impl SourceLedger {
     pub fn balance(&self) -> Balance {
         let gaps =
             self[Entry::FragmentsMissing].saturating_add(self[Entry::FragmentsMissingUnrecorded]);
-        let arrived_in_vain = self[Entry::FragmentsLate]
-            .saturating_add(self[Entry::FragmentsOutOfRange])
-            .saturating_add(self[Entry::FragmentsDiscardedMemory])
-            .saturating_add(self[Entry::FragmentsDiscardedUnfinished])
-            .saturating_add(self[Entry::FragmentsDiscardedRestart])
-            .saturating_add(self[Entry::FragmentsTimeRepeated]);
+        let arrived_in_vain =
+            ARRIVED_IN_VAIN.iter().fold(0_u64, |sum, &entry| sum.saturating_add(self[entry]));
         let fragments_dropped = self.sum(Role::FragmentsLost);
         Balance {
             fragments_lost: gaps.saturating_sub(arrived_in_vain),
@@ -560,6 +568,16 @@ mod tests {
         source[Entry::FragmentsMissing] = 991;
         let balance = source.balance();
         assert_eq!((balance.fragments_lost, balance.fragments_dropped), (1, 990));
+        // One whose keys stand, or whose fragments are longer than it was granted.
+        for entry in [Entry::FragmentsDiscardedOrder, Entry::FragmentsDiscardedTooLong] {
+            let mut source = SourceLedger::default();
+            source[Entry::FragmentsReceived] = 20;
+            source[Entry::FragmentsRecorded] = 12;
+            source[entry] = 8;
+            source[Entry::FragmentsMissing] = 8;
+            let balance = source.balance();
+            assert_eq!((balance.fragments_lost, balance.fragments_dropped), (0, 8), "{entry}");
+        }
     }
 
     #[test]

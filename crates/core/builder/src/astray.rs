@@ -26,6 +26,11 @@ pub enum Astray {
         /// In nanoseconds.
         ahead_ns: i64,
     },
+    /// The same, where only one other source delivers: either of the two may be wrong.
+    OneOfTwo {
+        /// In nanoseconds.
+        ahead_ns: i64,
+    },
     /// Its clock stands still.
     Stands,
 }
@@ -62,6 +67,11 @@ impl fmt::Display for Astray {
             Self::Clock { ahead_ns } => {
                 let way = if ahead_ns < 0 { "behind the others'" } else { "ahead of the others'" };
                 write!(f, "its clock is {} {way}", words(ahead_ns.unsigned_abs()))
+            }
+            Self::OneOfTwo { ahead_ns } => {
+                let way = if ahead_ns < 0 { "behind" } else { "ahead of" };
+                let far = words(ahead_ns.unsigned_abs());
+                write!(f, "its clock is {far} {way} the only other one, and either may be wrong")
             }
             Self::Stands => write!(f, "its clock stands still"),
         }
@@ -113,6 +123,10 @@ mod tests {
                 "its clock is 61 min behind the others'",
             ),
             (Astray::Clock { ahead_ns: 2_500_000 }, "its clock is 2.5 ms ahead of the others'"),
+            (
+                Astray::OneOfTwo { ahead_ns: -2_500_000 },
+                "its clock is 2.5 ms behind the only other one, and either may be wrong",
+            ),
         ] {
             assert_eq!(astray.to_string(), expected);
         }

@@ -18,7 +18,9 @@ impl Excused {
             self.0.resize_with(index + 1, Vec::new);
         }
         let ranges = &mut self.0[index];
-        ranges.retain(|range| range.end > closed);
+        if ranges.first().is_some_and(|first| first.end <= closed) {
+            ranges.retain(|range| range.end > closed);
+        }
         let first = ranges.partition_point(|range| range.end < keys.start);
         let end = ranges.partition_point(|range| range.start <= keys.end);
         let first = match first == end && ranges.len() == RANGES_MAX {

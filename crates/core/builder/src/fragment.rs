@@ -112,6 +112,12 @@ impl Fragment {
         self.flags & FragmentFlags::NOTE != 0
     }
 
+    /// Whether its packet is known not to be one that came twice.
+    #[inline]
+    pub(crate) fn is_sent_once(&self) -> bool {
+        self.flags & FragmentFlags::SENT_ONCE != 0
+    }
+
     /// Which of two senders to its source's port it came from.
     #[inline]
     pub(crate) fn is_of_other_sender(&self) -> bool {
@@ -120,11 +126,7 @@ impl Fragment {
 
     /// What counts it where its source has delivered the event before.
     pub(crate) fn repeated(&self) -> Entry {
-        if self.flags & FragmentFlags::SENT_ONCE != 0 {
-            Entry::FragmentsTimeRepeated
-        } else {
-            Entry::FragmentsDuplicate
-        }
+        if self.is_sent_once() { Entry::FragmentsTimeRepeated } else { Entry::FragmentsDuplicate }
     }
 }
 

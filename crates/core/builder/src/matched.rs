@@ -502,6 +502,11 @@ impl Source {
         self.other_sender
     }
 
+    /// Sets whether that is its own sender, as [`is_other_sender`](Self::is_other_sender) has it.
+    pub fn set_other_sender(&mut self, other: bool) {
+        self.other_sender = other;
+    }
+
     /// Whether a fragment that fits to no event is a stranger's: of another sender than what fits.
     pub fn is_foreign(&self, fragment: &Fragment) -> bool {
         self.reached > 0 && fragment.is_of_other_sender() != self.other_sender

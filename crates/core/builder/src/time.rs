@@ -42,6 +42,7 @@ mod promised;
 mod promises;
 mod regroup;
 mod settings;
+mod states;
 mod voter;
 
 use catchment_model::{CloseReason, Entry, EventFlags};
@@ -77,6 +78,8 @@ pub struct TimeMatcher {
     looks: beyond::Looks,
     closing: Closing,
     excused: Excused,
+    /// The same of front-ends whose clocks begin anew: what is added to their times is not known.
+    excused_anew: Excused,
     wanted: Wanted,
     edges: Edges,
     required: Vec<bool>,
@@ -140,6 +143,7 @@ impl TimeMatcher {
             looks: beyond::Looks::default(),
             closing: Closing::new(config),
             excused: Excused::default(),
+            excused_anew: Excused::default(),
             wanted: Wanted::default(),
             edges: Edges::new(config),
             required: sources().map(|index| config.sources[index].is_required()).collect(),
@@ -196,6 +200,9 @@ impl TimeMatcher {
             }
             Put::Waits => matched.reach(index, key_of(ns)),
             Put::Repeated => matched.discard(index, ordinal, fragment, fragment.repeated()),
+            Put::Ambiguous => {
+                matched.discard(index, ordinal, fragment, Entry::FragmentsAmbiguous);
+            }
             Put::Late => self.take_late(index, ns, (waiting, ordinal), matched),
         }
     }
@@ -222,6 +229,7 @@ impl TimeMatcher {
             let [from, to] = [epoch.from_ns, epoch.to_ns].map(key_of);
             self.last_epoch = Some(Restart { from, to });
             self.horizon.promises.begin_anew();
+            self.excuse_anew(0..self.required.len(), epoch.shift_ns);
             for &index in &cluster.members {
                 matched.count(index, Entry::NumberingRestarts, 1);
             }
@@ -233,6 +241,7 @@ impl TimeMatcher {
     fn join(&mut self, at_end: bool, matched: &mut Matched) {
         let was_started = self.horizon.is_started();
         let placed = self.horizon.join(at_end);
+        self.excuse_anew(placed.iter().copied(), 0);
         for &index in &placed {
             for (held, ns) in self.horizon.take_held(index) {
                 match ns {

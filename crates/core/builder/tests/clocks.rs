@@ -93,6 +93,29 @@ fn what_a_clock_out_of_step_says_is_recorded_once_and_moves_no_event() {
     }
 }
 
+/// Its packets have no sequence numbers, and some come again 3,000 packets later.
+#[test]
+fn what_may_have_come_long_before_is_recorded_once_and_counted_as_what_it_is() {
+    let mut rig = rig(3, 100, |_| {});
+    events(&mut rig, &[0, 1, 2], (1..1_000).map(|event| event * MS));
+    let own = |ns: u64| ns + 3_600 * S;
+    for event in 1_000..=9_000_u64 {
+        let ns = event * MS;
+        // A packet that comes again breaks what its clock claims for a moment.
+        if event % 100 == 0 && event >= 7_000 {
+            send(&mut rig, ns, 2, &[own(ns - 3_000 * MS)]);
+        }
+        send(&mut rig, ns, 2, &[own(ns)]);
+        events(&mut rig, &[0, 1], [ns]);
+    }
+    rig.finish(9_001 * MS);
+    let aside = rig.rows.values().filter(|row| row.flags == OUT_OF_STEP).count() as u64;
+    let counts = [Entry::FragmentsDuplicate, Entry::FragmentsAmbiguous, Entry::FragmentsUnmatched];
+    assert_eq!(counts.map(|entry| rig.count(2, entry)), [0, 21, aside]);
+    assert_eq!(rig.count(2, Entry::FragmentsReceived), 999 + 8_001 + 21);
+    assert_eq!((aside, rig.lost()), (8_001, 0));
+}
+
 #[test]
 fn a_source_whose_clock_is_off_or_stuck_is_named_and_costs_the_others_nothing() {
     for wrong in [|_: u64| 77, |ns: u64| ns + 3 * S, |ns| ns - S, |ns| ns / 100_000] {
@@ -345,6 +368,34 @@ fn a_long_clock_that_is_off_hides_no_short_one_from_those_that_agree() {
         let whole = rig.rows.values().filter(|row| row.present() == count - 1).count();
         assert_eq!((whole, rig.rows.len()), (200, 200), "{count} sources, {off_ns} ns off");
         assert_eq!(rig.lost(), rig.count(0, Entry::FragmentsOutOfRange));
+    }
+}
+
+/// Less than `skew` at once, and more than that together; or more at once.
+#[test]
+fn of_two_clocks_one_that_is_set_back_takes_the_other_with_it_no_more_and_both_are_named() {
+    for (wrong, back_ns) in [(0, 400 * MS), (1, 400 * MS), (0, 5 * S), (1, 5 * S)] {
+        let mut rig = rig(2, 100, |time| time.unmatched = Unmatched::Count);
+        let right = 1 - wrong;
+        for ns in (10_001..=18_000).map(|event| event * MS) {
+            let set_back = [11_000 * MS, 13_000 * MS].into_iter().filter(|at| ns >= *at).count();
+            send(&mut rig, ns, wrong, &[ns - set_back as u64 * back_ns]);
+            send(&mut rig, ns, right, &[ns]);
+            rig.poll(ns);
+        }
+        let sources = rig.builder.status().sources;
+        let named = [wrong, right].map(|source| sources[source].astray);
+        let [Some(Astray::OneOfTwo { ahead_ns }), Some(Astray::OneOfTwo { ahead_ns: of_other })] =
+            named
+        else {
+            panic!("{wrong}, {back_ns}: {named:?}")
+        };
+        assert!(ahead_ns < -700_000_000 && of_other == -ahead_ns, "{named:?}");
+        let out_of_step = [wrong, right].map(|source| sources[source].out_of_step);
+        assert_eq!(out_of_step, [true, false], "{wrong}, {back_ns}");
+        rig.finish(18_001 * MS);
+        let of_right = rig.rows.values().filter(|row| row.fragments[right].is_some());
+        assert_eq!(of_right.count(), 8_000, "{wrong}, {back_ns}");
     }
 }
 

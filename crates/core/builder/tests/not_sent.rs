@@ -1,13 +1,16 @@
 //! Why a required source is absent from an event: what it passed without a fragment, and nobody
 //! accounted for, was not sent.
 
-use catchment_builder::{SourceNote, SourceRole::Required};
+use catchment_builder::{
+    ClockConfig, Matcher, SourceNote, SourceRole::Required, TimeConfig, TimeMatcher,
+};
 use catchment_model::Entry;
 
+use crate::promised_times::{BEGIN, sent_once, settings};
 use crate::promises::{config, mark};
 use crate::support::{MS, Rig, S};
 
-fn not_sent(rig: &Rig) -> (u64, u64) {
+fn not_sent<M: Matcher>(rig: &Rig<M>) -> (u64, u64) {
     (rig.count(1, Entry::FragmentsMissing), rig.count(1, Entry::FragmentsNotSent))
 }
 
@@ -84,4 +87,42 @@ fn what_came_late_was_sent_and_what_nobody_waited_for_is_not_known() {
     rig.finish(2 * MS);
     // It passed 5 and 6, came late for 7, and was gone then.
     assert_eq!(not_sent(&rig), (10, 2));
+}
+
+/// Clocks begin at 0 in the next numbering, which is put behind all that was before.
+#[test]
+fn times_that_a_source_dropped_before_the_clocks_were_known_were_not_kept_from_the_run() {
+    let config = settings(&[Required; 2], &[0, 1]);
+    let time = TimeConfig::new(1_000, vec![ClockConfig::NS; 2], config.timeout_ns);
+    let matcher = TimeMatcher::new(&config, &time).expect("settings that can be");
+    let mut rig = Rig::with_matcher(&config, matcher);
+    let send = |rig: &mut Rig<TimeMatcher>, source: usize, (now_ns, ns): (u64, u64)| {
+        let fragment = sent_once(ns, rig.fragment(source, 0, 100));
+        rig.push(now_ns, &[fragment]);
+    };
+    (0..2).for_each(|one| rig.builder.note(BEGIN, one, SourceNote::Session { key_bits: 64 }));
+    for event in 1..=50 {
+        let ns = BEGIN + event * MS;
+        (0..2).for_each(|source| send(&mut rig, source, (ns, ns)));
+        rig.poll(ns);
+    }
+    let begin_ns = BEGIN + 51 * MS;
+    (0..2).for_each(|source| rig.builder.note(begin_ns, source, SourceNote::Numbering));
+    for event in 1..=50 {
+        let (now_ns, ns) = (begin_ns + event * MS, event * MS);
+        send(&mut rig, 0, (now_ns, ns));
+        match event {
+            // It drops these and says so, and never had that one.
+            2..5 => {
+                rig.builder.note(now_ns, 1, SourceNote::LowWater(ns));
+                rig.builder.note(now_ns, 1, SourceNote::Excused(ns + 1));
+            }
+            30 => {}
+            _ => send(&mut rig, 1, (now_ns, ns)),
+        }
+        rig.poll(now_ns);
+    }
+    rig.finish(begin_ns + 51 * MS);
+    assert_eq!((rig.rows.len(), rig.builder.status().restarts_followed), (100, 1));
+    assert_eq!(not_sent(&rig), (4, 1));
 }

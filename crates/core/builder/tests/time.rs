@@ -3,8 +3,8 @@
 use crate::conformance::{Limits, Owned, Rule, balances_whatever_comes, does_what_the_model_does};
 use crate::support::{MS, Rig, S};
 use catchment_builder::{
-    BuilderConfig, ClockConfig, Fragment, Late, SourceRole, TimeConfig, TimeMatcher, Unmatched,
-    WindowKind,
+    BuilderConfig, ClockConfig, Fragment, FragmentFlags, Late, SourceRole, TimeConfig, TimeMatcher,
+    Unmatched, WindowKind,
 };
 use catchment_fixtures::Random;
 use catchment_model::{Entry, EventFlags};
@@ -241,6 +241,28 @@ fn a_late_fragment_that_comes_twice_is_recorded_once_however_late_it_is() {
     rig.finish(151 * MS);
     let late = rig.rows.values().filter(|row| row.flags.contains(EventFlags::LATE));
     assert_eq!((late.count(), rig.count(1, Entry::FragmentsDuplicate)), (1, 1));
+}
+
+/// It sends to the port of the first source, with times that fit and are late.
+#[test]
+fn a_stranger_whose_fragments_are_late_does_not_become_the_sources_sender() {
+    for late in [Late::Count, Late::Keep] {
+        let mut rig = rig(2, 100, |time| time.late = late);
+        for event in 1..=200_u64 {
+            events(&mut rig, &[0, 1], [event * MS]);
+            if event > 100 {
+                let mut stranger = rig.fragment(0, 0, 100);
+                (stranger.number, stranger.flags) =
+                    ((event - 50) * MS + 7, FragmentFlags::OTHER_SENDER);
+                rig.push(event * MS, &[stranger]);
+                assert!(!rig.builder.status().sources[0].other_sender, "{late:?}: {event}");
+            }
+        }
+        rig.finish(201 * MS);
+        let counts = [Entry::FragmentsLate, Entry::FragmentsForeign, Entry::FragmentsUnmatched];
+        assert_eq!(counts.map(|entry| rig.count(0, entry)), [0, 100, 0], "{late:?}");
+        assert_eq!((rig.rows.len(), rig.complete(), rig.lost()), (200, 200, 0), "{late:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use catchment_wire::event_link::{CommandKind, MarkKind};
 use catchment_wire::session::{
-    Answer, AnswerKind, Command, Control, Records, Stage, Value, ValueType,
+    Answer, AnswerKind, Command, Control, Fault, NONE, Records, Stage, Value, ValueType,
 };
 
 use crate::control::Outbox;
@@ -18,9 +18,10 @@ pub(crate) struct Commands {
     /// It waits for the caller's answer.
     open: Option<RunCommand>,
     answer: Option<(AnswerKind, String)>,
-    /// The answer is to be sent.
+    /// The answer is to be sent: a refusal now, others as soon as their marks are in the logs.
     is_due: bool,
-    /// When *working* is to be said again.
+    /// *Working* is to be said, and when again.
+    is_working: bool,
     working_ns: u64,
     /// Marks that wait for room in their logs. The answer waits for them.
     marks: Vec<(u32, MarkItem)>,
@@ -32,43 +33,46 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Takes a command, and returns it if it is new and to be done.
+    /// Takes a command of a session with so many logs, with its settings and their text. Returns it
+    /// if it is new and to be done.
     pub fn take(
         &mut self,
         now_ns: u64,
         command: &Command,
-        settings: &Records<'_, Value>,
-        text: &str,
-    ) -> Option<RunCommand> {
+        (settings, text): (&Records<'_, Value>, &str),
+        logs: usize,
+    ) -> Result<Option<RunCommand>, Fault> {
+        let is_known = |log| log == NONE || (log as usize) < logs;
+        if let Some(value) = settings.iter().find(|value| !is_known(value.log)) {
+            return Err(Fault::UnknownLog { got: value.log });
+        }
         if command.number < self.last {
-            return None;
+            return Ok(None);
         }
         if command.number == self.last {
             self.is_due = self.answer.is_some();
-            return None;
+            return Ok(None);
         }
         self.last = command.number;
-        (self.open, self.answer, self.is_due) = (None, None, false);
-        let refuse = |commands: &mut Self, why: &str| {
-            commands.answer = Some((AnswerKind::Refused, why.to_owned()));
-            commands.is_due = true;
+        (self.open, self.answer, self.is_working) = (None, None, false);
+        // With more records the text is none of theirs.
+        let text = if settings.len() == 1 { text } else { "" };
+        let is_known = CommandKind(command.kind).name().is_some();
+        let settings = match (is_known, self.marks.is_empty()) {
+            (false, _) => Err(format!("no command has the kind {}", command.kind)),
+            (_, false) => Err("the marks of the command before wait for room".to_owned()),
+            _ => settings.iter().map(|value| setting(&value, text)).collect(),
         };
-        if CommandKind(command.kind).name().is_none() {
-            refuse(self, "the sender does not know this command");
-            return None;
-        }
-        if !self.marks.is_empty() {
-            refuse(self, "the marks of the command before wait for room");
-            return None;
-        }
-        let settings = settings.iter().map(|value| {
-            (value.name.as_str().to_owned(), setting_text(&value, text).unwrap_or_default())
-        });
-        let Command { number, kind, run_number, .. } = *command;
-        let command = RunCommand { number, kind, run_number, settings: settings.collect() };
-        self.open = Some(command.clone());
         self.working_ns = now_ns + WORKING_NS;
-        Some(command)
+        match settings {
+            Ok(settings) => {
+                let Command { number, kind, run_number, .. } = *command;
+                self.open = Some(RunCommand { number, kind, run_number, settings });
+            }
+            Err(why) => self.answer = Some((AnswerKind::Refused, why)),
+        }
+        self.is_due = self.answer.is_some();
+        Ok(self.open.clone())
     }
 
     /// A new command is about to be handed to the front-end. What it makes while it starts belongs
@@ -96,9 +100,10 @@ impl Commands {
         if is_done {
             self.mark(&command, logs);
         }
+        let text = if kind == AnswerKind::Refused && text.is_empty() { "refused" } else { text };
         let end = text.floor_char_boundary(TEXT_BYTES);
         let text = text[..end].replace('\0', " ");
-        (self.answer, self.is_due) = (Some((kind, text)), true);
+        (self.answer, self.is_due, self.is_working) = (Some((kind, text)), true, false);
         is_done.then_some(command)
     }
 
@@ -121,32 +126,34 @@ impl Commands {
         if !self.marks.is_empty() {
             self.insert(logs);
         }
-        if self.open.is_some() && now_ns >= self.working_ns {
+        if self.is_at_work() && now_ns >= self.working_ns {
             self.working_ns = now_ns + WORKING_NS;
-            self.is_due = true;
+            self.is_working = true;
         }
+    }
+
+    /// Whether a command is not answered: nothing said for 3 s counts as refused.
+    fn is_at_work(&self) -> bool {
+        self.open.is_some() || self.is_due && !self.marks.is_empty()
     }
 
     /// When it has to be called again.
     pub fn wake_at_ns(&self, now_ns: u64) -> u64 {
-        let working = if self.open.is_some() { self.working_ns } else { u64::MAX };
+        let working = if self.is_at_work() { self.working_ns } else { u64::MAX };
         if self.marks.is_empty() { working } else { working.min(now_ns + MARKS_AGAIN_NS) }
     }
 
     /// Puts what is due to be said into the outbox.
     pub fn fill(&mut self, outbox: &mut Outbox) {
-        if !self.is_due || !self.marks.is_empty() {
-            return;
-        }
-        self.is_due = false;
         let number = self.last;
-        match &self.answer {
-            Some((answer, text)) => {
-                outbox.send(&Control::Answer(Answer { number, answer: *answer }, text));
-            }
-            None => {
-                outbox.send(&Control::Answer(Answer { number, answer: AnswerKind::Working }, ""));
-            }
+        if std::mem::take(&mut self.is_working) {
+            outbox.send(&Control::Answer(Answer { number, answer: AnswerKind::Working }, ""));
+        }
+        let may_go = |answer| answer == AnswerKind::Refused || self.marks.is_empty();
+        if let Some((answer, text)) = self.answer.as_ref().filter(|(answer, _)| may_go(*answer))
+            && std::mem::take(&mut self.is_due)
+        {
+            outbox.send(&Control::Answer(Answer { number, answer: *answer }, text));
         }
     }
 
@@ -176,7 +183,6 @@ impl Commands {
                     for (name, value) in &command.settings {
                         let (kind, key_last) = (MarkKind::Setting, None);
                         let text = format!("{name}={value}");
-                        let text = text[..text.floor_char_boundary(TEXT_BYTES)].to_owned();
                         let mark = MarkItem { kind, key_last, run_number: 0, text };
                         self.marks.push((log.number, mark));
                     }
@@ -194,17 +200,22 @@ impl Commands {
     }
 }
 
-/// A setting's value as text; `None` for a type that this version does not know.
-fn setting_text(value: &Value, text: &str) -> Option<String> {
-    let bytes = value.value;
-    Some(match value.value_type {
+/// A setting's name, and its value as text; or why it can be none.
+fn setting(value: &Value, text: &str) -> Result<(String, String), String> {
+    let (name, bytes) = (value.name.as_str().to_owned(), value.value);
+    let text = match value.value_type {
         ValueType::BOOL => (bytes[0] != 0).to_string(),
         ValueType::I64 => i64::from_le_bytes(bytes).to_string(),
         ValueType::U64 => u64::from_le_bytes(bytes).to_string(),
         ValueType::F64 => f64::from_le_bytes(bytes).to_string(),
         ValueType::TEXT => text.to_owned(),
-        _ => return None,
-    })
+        _ => return Err("a value of unknown type".to_owned()),
+    };
+    // Both are the text of a mark.
+    match name.len() + 1 + text.len() <= TEXT_BYTES {
+        true => Ok((name, text)),
+        false => Err(format!("the value of {name} is too long")),
+    }
 }
 
 /// A command that is not answered is said to be worked at so often.

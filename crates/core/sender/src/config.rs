@@ -25,6 +25,8 @@ pub struct SenderConfig {
     /// How far the keys of sources that share a connection may be out of order, in bytes. A
     /// connection is shared from the 17th source on.
     pub skew_bytes: u64,
+    /// Whether nothing is sent while the run is paused.
+    pub stops_in_pause: bool,
     /// Whether commands are the caller's to answer. Otherwise the session agrees to all of them.
     pub has_callbacks: bool,
 }
@@ -40,7 +42,8 @@ impl Default for SenderConfig {
             buffer_bytes: 64 << 20,
             buffer_ms: 0,
             release: Release::Durable,
-            skew_bytes: 4 << 20,
+            skew_bytes: 1 << 20,
+            stops_in_pause: false,
             has_callbacks: false,
         }
     }
@@ -152,6 +155,12 @@ pub enum ConfigError {
         /// The least that it needs.
         bytes_min: u64,
     },
+    /// More bytes out of order than any recorder grants.
+    #[error("skew is at most 1 GiB, got {got} bytes")]
+    Skew {
+        /// The bytes.
+        got: u64,
+    },
     /// Rings that are too small or too large together.
     #[error("a sender's buffers have 64 KiB to 1 TiB together, got {got} bytes")]
     Buffers {
@@ -172,6 +181,9 @@ impl SenderConfig {
         }
         if self.token.len() > TEXT_BYTES_MAX || self.token.contains('\0') {
             return Err(ConfigError::Text { of: "token", bytes_max: TEXT_BYTES_MAX });
+        }
+        if self.skew_bytes > SKEW_BYTES_MAX {
+            return Err(ConfigError::Skew { got: self.skew_bytes });
         }
         let got = self.sources.len();
         if got == 0 || got > LOGS_MAX as usize {
@@ -228,5 +240,7 @@ fn check_name(of: &'static str, name: &str) -> Result<(), ConfigError> {
     if is_name { Ok(()) } else { Err(ConfigError::Name { of, name: name.to_owned() }) }
 }
 
+/// The most skew of a connection. docs/spec/event-link.md, section 11.
+const SKEW_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of all rings together. docs/spec/event-link.md, section 11.
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 40;

@@ -88,7 +88,8 @@ impl DataConnection {
             self.heartbeat(logs, true);
         } else {
             self.line.up(logs);
-            while self.batch.takes_more() && self.compose_items(logs, agreed) {}
+            let takes_more = |batch: &Batch| !agreed.is_paused && batch.takes_more();
+            while takes_more(&self.batch) && self.compose_items(logs, agreed) {}
             if self.number == before && now_ns.saturating_sub(self.message_ns) >= agreed.ping_ns {
                 self.heartbeat(logs, false);
             }

@@ -26,6 +26,8 @@ pub(crate) struct Agreed {
     pub message_bytes_max: usize,
     pub run_number: u64,
     pub state: RunState,
+    /// The run is paused, and the sender stops in a pause: no items are sent.
+    pub is_paused: bool,
 }
 
 /// How far an opening is.
@@ -108,6 +110,7 @@ impl Opening {
             message_bytes_max: welcome.message_bytes_max as usize,
             run_number: welcome.run_number,
             state: welcome.state,
+            is_paused: false,
         };
         Ok(true)
     }
@@ -162,6 +165,7 @@ impl Default for Agreed {
             message_bytes_max: *wire::MESSAGE_BYTES_MAX.start() as usize,
             run_number: 0,
             state: RunState::None,
+            is_paused: false,
         }
     }
 }
@@ -190,7 +194,7 @@ pub(crate) fn hello(
         log_count: logs.len() as u32,
         data_connections: data_connections as u16,
         release: config.release,
-        flags: Hello::ANSWERS,
+        flags: Hello::ANSWERS | if config.stops_in_pause { Hello::STOPS_IN_PAUSE } else { 0 },
         stage: commands.stage,
         stage_run: commands.stage_run,
         command: commands.last,

@@ -1,5 +1,5 @@
 //! How long to wait before connecting again: 100 ms, then twice as long each time, up to 1 s (a
-//! stream of frames: 5 s), each wait drawn between half and all of it.
+//! stream of frames: 5 s), each wait drawn between half and all of it; and when not to.
 
 /// The waits since the session was open.
 #[derive(Debug)]
@@ -7,11 +7,13 @@ pub(crate) struct Retry {
     wait_ns: u64,
     longest_ns: u64,
     random: u64,
+    /// Framing faults of the peer since anything was last taken.
+    faults: u32,
 }
 
 impl Retry {
     pub fn new(seed: u64) -> Self {
-        Self { wait_ns: FIRST_NS, longest_ns: LONGEST_NS, random: seed }
+        Self { wait_ns: FIRST_NS, longest_ns: LONGEST_NS, random: seed, faults: 0 }
     }
 
     /// As [`Retry::new`], of a stream of frames.
@@ -35,11 +37,28 @@ impl Retry {
     pub fn reset(&mut self) {
         self.wait_ns = FIRST_NS;
     }
+
+    /// What the peer said is a framing fault.
+    pub fn fault(&mut self) {
+        self.faults += 1;
+    }
+
+    /// The peer has taken something.
+    pub fn progress(&mut self) {
+        self.faults = 0;
+    }
+
+    /// Whether a defect would loop: it is not tried again.
+    pub fn is_over(&self) -> bool {
+        self.faults >= FAULTS_MAX
+    }
 }
 
 const FIRST_NS: u64 = 100_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
 const STREAM_LONGEST_NS: u64 = 5_000_000_000;
+/// Framing faults without progress after which a session ends. docs/spec/session.md, section 9.
+const FAULTS_MAX: u32 = 3;
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,7 @@ use crate::opening::{Agreed, Opening, hello, preamble, within};
 use crate::reports::Reports;
 use crate::retry::Retry;
 use crate::source::{Fragment, Push, PushError, Source};
-use crate::step::{Action, Connection, SenderState, Step};
+use crate::step::{Action, Connection, RunCommand, SenderState, Step};
 use crate::{ConfigError, SenderConfig};
 
 /// A sender's end of a session. See the [crate's page](crate).
@@ -217,10 +217,19 @@ impl SenderSession {
     /// Answers a command that [`Action::Command`] has named; too late an answer is ignored.
     pub fn answer(&mut self, number: u64, answer: AnswerKind, text: &str) {
         let done = self.commands.answer(number, answer, text, &mut self.logs);
-        for (name, value) in done.into_iter().flat_map(|command| command.settings) {
+        let Some(RunCommand { kind, settings, .. }) = done else { return };
+        match CommandKind(kind) {
+            CommandKind::PREPARE | CommandKind::SET => {}
+            kind => self.pause(kind == CommandKind::PAUSE),
+        }
+        for (name, value) in settings {
             self.reports.set(&name, &value, self.reported_before);
             self.pings.next_ns = 0;
         }
+    }
+
+    fn pause(&mut self, is_paused: bool) {
+        self.agreed.is_paused = is_paused && self.config.stops_in_pause;
     }
 
     /// What the front-end reports of itself.
@@ -266,7 +275,7 @@ impl SenderSession {
     }
 
     /// Takes what came on the control connection. A framing fault ends the connection, and the
-    /// session resumes.
+    /// session resumes; the third one without progress ends the session.
     ///
     /// # Errors
     /// The fault, for a log.
@@ -278,7 +287,9 @@ impl SenderSession {
             let handled = self.handle(now_ns, &mut inbox);
             if let Err(fault) = handled {
                 let detail = inbox.messages.into();
-                let bye = Bye { reason: ByeReason::MALFORMED, retry_ms: 1_000, detail };
+                self.retry.fault();
+                let retry_ms = if self.retry.is_over() { 0 } else { 1_000 };
+                let bye = Bye { reason: ByeReason::MALFORMED, retry_ms, detail };
                 self.why = Some(format!("the recorder's bytes: {fault}").into());
                 self.outbox.send(&Control::Bye(bye, &fault.to_string()));
                 self.phase = Phase::Closing { until_ns: now_ns + CLOSING_NS, ends: false };
@@ -411,8 +422,11 @@ impl SenderSession {
 
     /// A `bye` was said.
     fn leave(&mut self, now_ns: u64) {
-        let why = self.why.take();
-        self.break_off(now_ns, why.as_deref().unwrap_or_default(), None);
+        let why = self.why.take().unwrap_or_default();
+        match self.retry.is_over() {
+            true => self.end(Some(&why)),
+            false => self.break_off(now_ns, &why, None),
+        }
     }
 
     /// All connections end, and the session goes on after a wait.
@@ -542,7 +556,8 @@ impl SenderSession {
                 self.take_positions(positions, logs)?;
             }
             Control::Command(command, settings, text) if is_open => {
-                let taken = self.commands.take(now_ns, command, settings, text);
+                let logs = self.logs.len();
+                let taken = self.commands.take(now_ns, command, (settings, text), logs)?;
                 let Some(taken) = taken else { return Ok(()) };
                 let kind = CommandKind(taken.kind);
                 if matches!(kind, CommandKind::PREPARE | CommandKind::START)
@@ -601,6 +616,7 @@ impl SenderSession {
         self.why = None;
         self.retry.reset();
         self.pings.next_ns = now_ns + self.agreed.ping_ns;
+        self.pause(self.agreed.state == RunState::Paused);
         if matches!(self.agreed.state, RunState::Recording | RunState::Paused) {
             let run_number = self.agreed.run_number;
             self.commands.mark_run(MarkKind::Begin, run_number, &mut self.logs);
@@ -633,6 +649,9 @@ impl SenderSession {
             }
             let state = &mut self.logs[log as usize];
             within("taken", taken, 0, state.sent_to)?;
+            if taken > state.source.status().taken {
+                self.retry.progress();
+            }
             self.has_released |= state.settle(taken, durable, is_released_taken);
         }
         Ok(())

@@ -43,6 +43,8 @@ pub struct TestRecorder {
     pub answers: BTreeMap<String, (GrantAnswer, ByeReason)>,
     /// Positions name so many items more than it took: a defect that a sender must notice.
     pub overstates: u64,
+    /// The newest hello.
+    pub hello: Option<Hello>,
     /// What senders did wrong.
     pub faults: Vec<String>,
     /// Fragments as they came: the number of the log, and the key.
@@ -102,6 +104,7 @@ impl Default for TestRecorder {
             refusal: None,
             answers: BTreeMap::new(),
             overstates: 0,
+            hello: None,
             faults: Vec::new(),
             arrived: Vec::new(),
             commands: Vec::new(),
@@ -389,6 +392,7 @@ impl TestRecorder {
     }
 
     fn answer_hello(&mut self, id: usize, hello: &Hello, logs: &[Log]) -> Result<(), String> {
+        self.hello = Some(*hello);
         if let Some((bye, text)) = self.refusal.clone() {
             self.refuse(id, bye.reason, bye.retry_ms, &text);
             return Ok(());

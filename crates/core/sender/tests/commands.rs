@@ -2,16 +2,30 @@
 
 use catchment_sender::testing::Taken;
 use catchment_sender::{
-    Action, Reading, ReportError, Reports, RunCommand, SenderConfig, Setting, SourceConfig,
+    Action, ConfigError, Fragment, Push, Reading, ReportError, Reports, RunCommand, SenderConfig,
+    SenderSession, Setting, SourceConfig,
 };
-use catchment_wire::event_link::{CommandKind, MarkKind};
-use catchment_wire::session::{AnswerKind, NONE, RunState, Text, Value, ValueKind, ValueType};
+use catchment_wire::event_link::{AbandonReason, CommandKind, MarkKind};
+use catchment_wire::session::{
+    AnswerKind, Hello, NONE, RunState, Text, Value, ValueKind, ValueType,
+};
 
 use crate::support::{MS, SECOND, Wire, config};
 
 fn marking(has_callbacks: bool) -> SenderConfig {
     let source = SourceConfig { marks: true, ..SourceConfig::default() };
     SenderConfig { has_callbacks, ..config(vec![source]) }
+}
+
+/// What a setting is set to.
+fn setting(value_type: ValueType, value: [u8; 8]) -> Value {
+    let (kind, flags, log) = (ValueKind::SETTING, 0, NONE);
+    let (unit, name) = (Text::new("").unwrap(), Text::new("gain").unwrap());
+    Value { kind, value_type, flags, log, value, min: [0; 8], max: [0; 8], unit, name }
+}
+
+fn answers(wire: &Wire) -> Vec<AnswerKind> {
+    wire.recorder.commands.iter().map(|(_, answer, _)| *answer).collect()
 }
 
 fn kinds(wire: &Wire) -> Vec<MarkKind> {
@@ -45,8 +59,7 @@ fn begin_and_end_of_a_run_stand_where_they_were_answered() {
         (vec![MarkKind::Begin, MarkKind::End], vec![0, 1, 2, 3, 4])
     );
     assert!(matches!(items[3].1, Taken::Mark { keys: (0, 2), .. }), "{:?}", items[3]);
-    let answers: Vec<AnswerKind> = wire.recorder.commands.iter().map(|answer| answer.1).collect();
-    assert_eq!(answers, [AnswerKind::Agreed, AnswerKind::Done, AnswerKind::Done]);
+    assert_eq!(answers(&wire), [AnswerKind::Agreed, AnswerKind::Done, AnswerKind::Done]);
 }
 
 #[test]
@@ -118,17 +131,7 @@ fn a_command_is_done_once_and_its_answer_is_given_again() {
 #[test]
 fn a_setting_is_marked_and_an_unknown_command_refused() {
     let mut wire = Wire::open(marking(false));
-    let gain = Value {
-        kind: ValueKind::SETTING,
-        value_type: ValueType::F64,
-        flags: 0,
-        log: NONE,
-        value: 2.5_f64.to_le_bytes(),
-        min: [0; 8],
-        max: [0; 8],
-        unit: Text::new("").unwrap(),
-        name: Text::new("gain").unwrap(),
-    };
+    let gain = setting(ValueType::F64, 2.5_f64.to_le_bytes());
     wire.recorder.command(CommandKind::SET.0, 42, &[gain]);
     wire.settle();
     wire.recorder.command(99, 42, &[]);
@@ -137,8 +140,72 @@ fn a_setting_is_marked_and_an_unknown_command_refused() {
     assert!(
         matches!(last, Taken::Mark { kind: MarkKind::Setting, text, .. } if text == "gain=2.5")
     );
-    let answers: Vec<AnswerKind> = wire.recorder.commands.iter().map(|answer| answer.1).collect();
-    assert_eq!(answers, [AnswerKind::Done, AnswerKind::Refused]);
+    assert_eq!(answers(&wire), [AnswerKind::Done, AnswerKind::Refused]);
+}
+
+#[test]
+fn a_command_whose_mark_has_no_room_is_worked_at_until_it_has() {
+    let source = SourceConfig { fragment_bytes_max: 1_000, ..SourceConfig::default() };
+    let small = SenderConfig { buffer_bytes: 65_536, ..config(vec![source]) };
+    let mut wire = Wire::open(small);
+    wire.recorder.is_durable_at_once = false;
+    let source = wire.sender.source(0).clone();
+    for key in 0.. {
+        if source.push(Fragment::new(key, b"")) == Ok(Push::Full) {
+            break;
+        }
+    }
+    // Ranges of two reasons in turn are not joined.
+    let reasons = [AbandonReason::BUFFER, AbandonReason::BUSY];
+    let mut reasons = reasons.into_iter().cycle();
+    while source.abandon(1, reasons.next().unwrap(), None) == Ok(Push::Accepted) {}
+    let gain = setting(ValueType::U64, [5; 8]);
+    wire.recorder.command(CommandKind::SET.0, 42, &[gain]);
+    wire.pass_time(3 * SECOND);
+    assert_eq!(answers(&wire), [AnswerKind::Working; 3]);
+    wire.recorder.command(CommandKind::SET.0, 42, &[gain]);
+    wire.settle();
+    assert_eq!(answers(&wire).last(), Some(&AnswerKind::Refused));
+    wire.recorder.is_durable_at_once = true;
+    wire.recorder.tell_durable("camera", u64::MAX);
+    wire.pass_time(SECOND);
+    assert_eq!(kinds(&wire).last(), Some(&MarkKind::Setting));
+    wire.recorder.command(CommandKind::SET.0, 42, &[gain]);
+    wire.settle();
+    assert_eq!(answers(&wire).last(), Some(&AnswerKind::Done));
+}
+
+#[test]
+fn who_stops_in_a_pause_sends_nothing_meanwhile_and_says_so() {
+    let mut wire = Wire::open(SenderConfig { stops_in_pause: true, ..marking(false) });
+    assert_eq!(wire.recorder.hello.unwrap().flags, Hello::ANSWERS | Hello::STOPS_IN_PAUSE);
+    let taken = |wire: &Wire| wire.recorder.log("camera").unwrap().taken;
+    wire.push(0, 1, b"before");
+    wire.settle();
+    wire.recorder.command(CommandKind::PAUSE.0, 42, &[]);
+    wire.settle();
+    wire.push(0, 2, b"in the pause");
+    wire.pass_time(4 * SECOND);
+    assert_eq!((taken(&wire), wire.connects), (2, 1));
+    wire.recorder.command(CommandKind::CONTINUE.0, 42, &[]);
+    wire.settle();
+    assert_eq!(taken(&wire), 3);
+    // It comes back into a pause, which the run's stop ends.
+    wire.recorder.state = RunState::Paused;
+    wire.cut();
+    wire.push(0, 3, b"in the pause");
+    wire.pass_time(2 * SECOND);
+    assert_eq!(taken(&wire), 3);
+    wire.recorder.command(CommandKind::STOP.0, 42, &[]);
+    wire.settle();
+    assert_eq!((taken(&wire), kinds(&wire)), (5, vec![MarkKind::Begin, MarkKind::End]));
+}
+
+#[test]
+fn more_skew_than_a_recorder_may_grant_is_refused() {
+    let config = SenderConfig { skew_bytes: (1 << 30) + 1, ..marking(false) };
+    let refused = SenderSession::new(config, 5, 1).map(|_session| ());
+    assert_eq!(refused, Err(ConfigError::Skew { got: (1 << 30) + 1 }));
 }
 
 #[test]
@@ -170,11 +237,7 @@ fn what_is_reported_is_told_once_and_to_each_recorder_anew() {
     reports.counter("images", 4, "").unwrap();
     assert_eq!(told(&mut wire), [pair("images", "")]);
     // Set from the page: its value is the new one from the answer on.
-    let (value_type, value) = (ValueType::F64, 7.5_f64.to_le_bytes());
-    let (kind, flags, log, none) = (ValueKind::SETTING, 0, NONE, [0; 8]);
-    let (unit, name) = (Text::new("").unwrap(), Text::new("gain").unwrap());
-    let (min, max) = (none, none);
-    let record = Value { kind, value_type, flags, log, value, min, max, unit, name };
+    let record = setting(ValueType::F64, 7.5_f64.to_le_bytes());
     wire.recorder.command(CommandKind::SET.0, 42, &[record]);
     wire.settle();
     assert_eq!(reports.reading("gain"), Some(Reading::F64(2.0)));
@@ -268,10 +331,7 @@ fn what_a_front_end_says_that_it_was_set_to_counts() {
         is_writable: true,
     };
     reports.setting("gain", gain(2.0)).unwrap();
-    let (kind, value_type, flags) = (ValueKind::SETTING, ValueType::F64, 0);
-    let (min, max, unit) = ([0; 8], [0; 8], Text::new("").unwrap());
-    let (log, value, name) = (NONE, 7.0_f64.to_le_bytes(), Text::new("gain").unwrap());
-    let record = Value { kind, value_type, flags, log, value, min, max, unit, name };
+    let record = setting(ValueType::F64, 7.0_f64.to_le_bytes());
     wire.recorder.command(CommandKind::SET.0, 42, &[record]);
     wire.settle();
     // It can only do less.

@@ -56,6 +56,7 @@ pub use helper::DiskHelpers;
 pub use measure::{WriteRate, measure_direct_copy, measure_direct_write};
 pub use page_cache::PageCache;
 pub use read::{
-    EditFile, FolderEntry, ReadFile, free_bytes, list_files, list_folder, open_regular, sync_folder,
+    EditFile, FolderEntry, ReadFile, free_bytes, last_written, list_files, list_folder,
+    open_regular, sync_folder,
 };
 pub use stats::DiskStats;

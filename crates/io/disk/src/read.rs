@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -166,11 +167,25 @@ impl EditFile {
     /// # Errors
     /// The system's error.
     pub fn cut_unwritten(&self, bytes: u64) -> Result<(), DiskError> {
-        let written = self.file.metadata().and_then(|found| found.modified());
+        let written = self.written();
         self.truncate(bytes)?;
+        self.keep_written(written);
+        Ok(())
+    }
+
+    /// When the file was last written.
+    ///
+    /// # Errors
+    /// The system does not say it.
+    pub fn written(&self) -> io::Result<SystemTime> {
+        self.file.metadata()?.modified()
+    }
+
+    /// Has the file say that it was last written then, if that is known: what ends a file whose
+    /// recorder died is no sign of life of it.
+    pub fn keep_written(&self, written: io::Result<SystemTime>) {
         // Only the owner may set it.
         let _set = written.and_then(|written| self.file.set_modified(written));
-        Ok(())
     }
 
     /// Makes the file durable, including its name.
@@ -280,6 +295,12 @@ pub fn list_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, DiskEr
     }
     paths.sort();
     Ok(paths)
+}
+
+/// When the newest of these files was last written, as far as the system says it.
+pub fn last_written<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Option<SystemTime> {
+    let written = |path: P| path.as_ref().metadata().ok()?.modified().ok();
+    paths.into_iter().filter_map(written).max()
 }
 
 /// The space in bytes that a folder's file system has left for this process.

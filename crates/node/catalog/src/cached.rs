@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use catchment_model::RunId;
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
@@ -129,6 +130,11 @@ impl CachedCatalog {
         let mut catalog = Catalog::open_within(&self.paths.data, PATIENCE_AT_START)?;
         catalog.scan(number)?;
         catalog.checkpoint()
+    }
+
+    /// As [`CachedCatalog::scan`], of the run that lies there ([`Catalog::scan_folder`]).
+    pub fn scan_folder(&self, folder: &Path, id: RunId) -> Result<(), CatalogError> {
+        Catalog::open_within(&self.paths.data, PATIENCE_AT_START)?.scan_folder(folder, id)
     }
 
     /// Closes it if another process wants exclusive access. A rebuild waits for ten seconds: call

@@ -192,6 +192,8 @@ impl Catalog {
     /// There is no interrupted run of that number, or the catalogue cannot be written.
     pub fn resume(&mut self, number: u64) -> Result<LiveRun, CatalogError> {
         let (paths, error) = (self.paths.clone(), self.error());
+        // Its end may wait there.
+        pending::enter_all(&mut self.connection, &paths)?;
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         // Nobody removes the run's lock file meanwhile.
         let _numbers = Numbers::lock(&paths)?;
@@ -239,6 +241,7 @@ impl Catalog {
         {
             return Err(CatalogError::OtherRun { number, got });
         }
+        step();
         // What waited of it is entered now. Only this process writes that file.
         lock::remove(&paths.pending(number))
     }
@@ -404,11 +407,14 @@ impl Catalog {
         let gone = |runs: Vec<(u64, RunState)>| -> Vec<(u64, RunState)> {
             runs.into_iter().filter(|(number, _)| !lock::is_live(&paths, *number)).collect()
         };
-        let left_over = lock::is_any_left_over(&paths);
+        let left_over = lock::left_over(&paths);
         let runs = gone(self.read(open)?);
-        if runs.is_empty() && !left_over {
+        if runs.is_empty() && left_over.is_empty() {
             return Ok(());
         }
+        // A process that was killed between the end of its run and the look at the files.
+        let is_ended = |number: &&u64| runs.iter().all(|(open, _)| open != *number);
+        let ended: Vec<u64> = left_over.iter().filter(is_ended).copied().collect();
         // Before anything is written: what a run is and what it came to are entered at once, so
         // that a process that dies in between leaves both to the next.
         let found: Vec<_> = runs
@@ -416,12 +422,13 @@ impl Catalog {
             .map(|(number, state)| {
                 let look = || {
                     self.remove_leftovers(number);
-                    // An error is reported when the run is read.
-                    Found::read(&paths, self.run(number).ok()?).ok().flatten()
+                    self.files_of(number)
                 };
                 (number, state, (state == RunState::Recording).then(look).flatten())
             })
             .collect();
+        let of_ended: Vec<_> =
+            ended.into_iter().filter_map(|number| Some((number, self.files_of(number)?))).collect();
         step();
         let error = self.error();
         // Again, now that no other process takes a number.
@@ -442,10 +449,19 @@ impl Catalog {
                 found.put(&transaction).map_err(&error)?;
             }
         }
+        for (_, found) in of_ended.iter().filter(|(number, _)| !lock::is_live(&paths, *number)) {
+            found.put(&transaction).map_err(&error)?;
+        }
         let numbers = Numbers::lock(&paths)?;
+        transaction.commit().map_err(&error)?;
         lock::remove_left_over(&paths);
         drop(numbers);
-        transaction.commit().map_err(&error)
+        Ok(())
+    }
+
+    /// What a run's files say. An error is reported when the run is read.
+    fn files_of(&self, number: u64) -> Option<Found> {
+        Found::read(&self.paths, self.run(number).ok()?).ok().flatten()
     }
 
     /// Gives back what a run that was killed had taken of the disk and not filled.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use catchment_disk::list_folder;
+use catchment_disk::{last_written, list_folder};
 use catchment_frame::RunLocation;
 use catchment_model::{Ledger, RunId, Utc};
 use catchment_storage::{Frame, Run, StorageError, ledger_so_far, run_locations};
@@ -193,8 +193,7 @@ fn ended(run: &Run) -> Option<Utc> {
 
 /// When the last of a run's files was changed, by the system's clock.
 fn last_written_ns(run: &Run) -> Option<u64> {
-    let changed = |path: &Path| std::fs::metadata(path).and_then(|it| it.modified()).ok();
-    let last = run.files().filter_map(|file| changed(file.path)).max()?;
+    let last = last_written(run.files().map(|file| file.path))?;
     let since_1970 = last.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     u64::try_from(since_1970.as_nanos()).ok()
 }

@@ -40,6 +40,7 @@ mod files;
 mod forwarded;
 mod locations;
 mod lock;
+pub mod model;
 mod numbers;
 mod pending;
 mod rebuild;

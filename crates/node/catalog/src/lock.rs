@@ -179,9 +179,11 @@ pub(crate) fn live_numbers(paths: &Paths) -> Vec<u64> {
     numbers.filter(|number| (1..=crate::RUN_NUMBER_MAX).contains(number)).collect()
 }
 
-/// Whether there is a lock file that no process holds.
-pub(crate) fn is_any_left_over(paths: &Paths) -> bool {
-    live_numbers(paths).into_iter().any(|number| !is_live(paths, number))
+/// The numbers that have a lock file which no process holds.
+pub(crate) fn left_over(paths: &Paths) -> Vec<u64> {
+    let mut numbers = live_numbers(paths);
+    numbers.retain(|number| !is_live(paths, *number));
+    numbers
 }
 
 /// Removes the lock files of runs that are over. No other process may take a number meanwhile.

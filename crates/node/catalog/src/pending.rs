@@ -96,6 +96,7 @@ impl RunKnown {
         let write = || {
             let mut file = File::create(&new)?;
             file.write_all(&text)?;
+            step();
             file.sync_all()?;
             std::fs::rename(&new, &path)
         };
@@ -204,26 +205,32 @@ impl Entry {
     /// Writes it. If another run has its number: that run's identity, and nothing is written.
     fn put(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
         let number = stored(self.number);
-        let sql = "SELECT id FROM runs WHERE number = ?";
-        let there: Option<Option<String>> =
-            connection.query_row(sql, [number], |row| row.get(0)).optional()?;
+        let sql = "SELECT id, state IN ('complete', 'fault') OR \
+            (state = 'failed' AND ended_ns IS NOT NULL) FROM runs WHERE number = ?";
+        let there: Option<(Option<String>, bool)> =
+            connection.query_row(sql, [number], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         match &there {
-            Some(Some(got)) if self.id.as_ref() != Some(got) => {
+            Some((Some(got), _)) if self.id.as_ref() != Some(got) => {
                 return Ok(Some(got.clone()));
             }
             Some(_) => self.fill_in(connection)?,
             None => self.insert(connection)?,
         }
+        // The run's end was entered, and the process died before it removed what had waited.
+        let is_old = self.over.is_none() && there.is_some_and(|(_, is_over)| is_over);
         connection.execute("UPDATE numbers SET highest = max(highest, ?)", [number])?;
         let remarks: Vec<Remark> = self.remarks.iter().map(RemarkEntry::remark).collect();
         remarks::put(connection, self.number, &remarks)?;
-        locations::put(connection, self.number, &self.locations)?;
+        if !is_old || locations::of_run(connection, self.number)?.is_empty() {
+            locations::put(connection, self.number, &self.locations)?;
+        }
         target_sources::put(connection, self.number, &self.targets)?;
         if let Some(started_ns) = self.started_ns {
             connection.execute(
-                "UPDATE runs SET id = ?2, folder = ?3, started_ns = ?4, state = 'recording', \
-                 reason = NULL WHERE number = ?1",
-                params![number, self.id, self.folder, stored(started_ns)],
+                "UPDATE runs SET id = ?2, folder = ?3, started_ns = ?4, \
+                 state = iif(?5, state, 'recording'), reason = iif(?5, reason, NULL) \
+                 WHERE number = ?1",
+                params![number, self.id, self.folder, stored(started_ns), is_old],
             )?;
         }
         let Some(over) = &self.over else { return Ok(None) };
@@ -235,6 +242,14 @@ impl Entry {
             totals.write(connection, self.number)?;
         }
         Ok(None)
+    }
+
+    /// Has the next look at what processes have left find the run's files: nobody looked at them.
+    fn leave_files(&self, paths: &Paths) {
+        if self.over.is_some() && self.folder.is_some() {
+            // Without that the catalogue lacks them.
+            let _left = File::options().append(true).create(true).open(paths.live(self.number));
+        }
     }
 
     fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
@@ -295,7 +310,10 @@ pub(crate) fn enter_all(connection: &mut Connection, paths: &Paths) -> Result<()
         let text = std::fs::read(&path).map_err(CatalogError::system("read", &path))?;
         let entry: Option<Entry> = serde_json::from_slice(&text).ok();
         let refused = match entry {
-            Some(entry) => entry.put(&transaction).map_err(error)?.is_some(),
+            Some(entry) => {
+                entry.leave_files(paths);
+                entry.put(&transaction).map_err(error)?.is_some()
+            }
             None => true,
         };
         done.push((path, refused));

@@ -348,8 +348,10 @@ fn merged(paths: &Paths, number: u64, old: Option<&OldRun>, facts: &Facts) -> Ru
         None => RunRow::starting(number, "", facts.started),
     };
     // What was ended is not recorded any more, though its files be locked: a process that is being
-    // started holds its parent's locks for a moment.
-    let live = !facts.complete && (facts.recording || lock::is_live(paths, number));
+    // started holds its parent's locks for a moment, and a recorder that has entered the end looks
+    // at the files before it lets go.
+    let has_end = facts.complete || matches!(old.state, RunState::Complete | RunState::Fault);
+    let live = !has_end && (facts.recording || lock::is_live(paths, number));
     let (state, reason) = match old.state {
         _ if live => (RunState::Recording, None),
         RunState::Fault => (RunState::Fault, old.reason.clone()),

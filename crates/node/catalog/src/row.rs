@@ -121,7 +121,7 @@ pub struct RunRow {
 }
 
 /// A run with its ledger and files.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunDetail {
     /// The run.
     #[serde(flatten)]

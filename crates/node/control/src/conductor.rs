@@ -31,6 +31,8 @@ use crate::systemd::Manager;
 use crate::watching::targets::held_up;
 use crate::watching::{Meaning, Moment, Watching};
 
+use self::ending::remark_of;
+
 mod admitted;
 mod alarms;
 pub(crate) mod ending;
@@ -413,8 +415,19 @@ impl Conductor {
             Action::Arm => Arc::clone(self.state.armed.insert(configuration)),
             _ => configuration,
         };
-        let origin = self.control.under_way().map(Origin::of).unwrap_or_default();
-        Job { order, configuration, origin }
+        let under_way = self.control.under_way();
+        let goes_back = under_way.as_ref().filter(|_| order.purpose == Purpose::Back);
+        let failed = goes_back.and_then(|one| self.control.result(&one.request.id)?.reason);
+        let why_back = failed.map(|reason| reason.to_string());
+        let since_ns = under_way.as_ref().map_or(0, |one| one.since_ns);
+        let mut origin = under_way.map(Origin::of).unwrap_or_default();
+        if order.action == Action::Stop
+            && let Some(why) = &why_back
+        {
+            // The run had begun, and ends at once.
+            origin.remark = remark_of(since_ns, Command::Start, "catchment", why);
+        }
+        Job { order, configuration, origin, why_back }
     }
 
     fn take_finished(&mut self) {

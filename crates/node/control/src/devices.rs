@@ -79,6 +79,8 @@ pub(crate) struct Job {
     pub(crate) order: Order,
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) origin: Origin,
+    /// Why devices go back from where a command led, if they do.
+    pub(crate) why_back: Option<String>,
 }
 
 /// The author and the comment of a command.
@@ -596,7 +598,8 @@ impl Recording {
             }
         };
         if !begun && started.is_none() {
-            self.shared.catalog.disarm(live, "it was disarmed before it began", &summary);
+            let why = job.why_back.as_deref().unwrap_or("it was disarmed before it began");
+            self.shared.catalog.disarm(live, why, &summary);
             return Ok(());
         }
         let (number, started_ns) = (live.number(), active.map_or(0, |active| active.started_ns));

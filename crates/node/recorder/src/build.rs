@@ -87,7 +87,7 @@ fn given_up(live: &Live, source: SourceId) -> String {
     let name = &live.names[source.index()];
     format!(
         "events do not wait for source {name:?}: for build.timeout it sent neither fragments nor \
-         low-water keys, nor that it is idle"
+         low-water keys of events that are open, nor that it is idle"
     )
 }
 

@@ -1,7 +1,10 @@
 //! An interrupted run, as a recorder that goes on with it finds it.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
+use catchment_disk::{last_written, list_files};
 use catchment_frame::{FileHeader, Position};
 use catchment_storage::{
     EXTENSION, Elsewhere, Interrupted, Resumable, ResumedPlace, RunPlace, StorageError,
@@ -32,7 +35,9 @@ impl Recorder {
         let mut newest = None;
         for asked in AskedNode::all_of(config, &targets, name, Some(wait))? {
             let left = asked.look()?;
-            newest = newest.max(left.map(|(_, age_ns)| utc_now().0.saturating_sub(age_ns)));
+            let left_ns = left.map(|(_, age_ns)| utc_now().0.saturating_sub(age_ns));
+            // What was forwarded since then was not sent by its recorder.
+            newest = newest.max(asked.spilled_ns.or(left_ns));
         }
         let is_spilled = |target: &TargetConfig| {
             target.spill.as_ref().is_some_and(|spill| spill.folder.join(name).exists())
@@ -43,16 +48,8 @@ impl Recorder {
         }
         let required = targets.iter().filter(|target| target.required);
         let folders = required.flat_map(|target| target.place.folders());
-        let entries = folders.filter_map(|folder| std::fs::read_dir(folder.join(name)).ok());
-        let frame_files = entries.flatten().flatten().filter(|entry| {
-            entry.path().extension().is_some_and(|extension| extension == EXTENSION)
-        });
-        let changed = frame_files.filter_map(|entry| {
-            let changed = entry.metadata().ok()?.modified().ok()?;
-            changed.duration_since(std::time::UNIX_EPOCH).ok()
-        });
-        let changed = changed.max().and_then(|changed| u64::try_from(changed.as_nanos()).ok());
-        Ok(newest.max(changed))
+        let written = folders.filter_map(|folder| written_ns(&folder.join(name))).max();
+        Ok(newest.max(written))
     }
 
     /// What is left of an interrupted run of that name with this configuration. Its files are cut,
@@ -120,6 +117,13 @@ impl Recorder {
         }
         Ok(None)
     }
+}
+
+/// When the frame files in a folder were last written, in nanoseconds since 1970.
+pub(crate) fn written_ns(folder: &Path) -> Option<u64> {
+    let written = last_written(list_files(folder, EXTENSION).ok()?)?;
+    let since_1970 = written.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since_1970.as_nanos()).ok()
 }
 
 /// How a run goes on that needs storage nodes alone, which this recorder cannot read: at the lowest

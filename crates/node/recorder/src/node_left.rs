@@ -43,6 +43,7 @@ use catchment_telemetry::Clock;
 use crate::config::RecorderConfig;
 use crate::file::OfRun;
 use crate::forward_wait::ForwardWait;
+use crate::interrupted::written_ns;
 use crate::node_asking::{Failed, Talk, answer};
 use crate::node_shares::{self, Numbers};
 use crate::recorder::{RecorderError, system};
@@ -61,6 +62,8 @@ pub(crate) struct AskedNode {
     /// The index of its target.
     pub(crate) target: usize,
     has_spill: bool,
+    /// When the recorder had last written what was in its spill, if anything was.
+    pub(crate) spilled_ns: Option<u64>,
     run: RunId,
     run_name: String,
     /// Of the run's folder at the node.
@@ -113,11 +116,13 @@ impl AskedNode {
         let mut all = Vec::with_capacity(nodes.len());
         for (target, node, spill) in nodes {
             let asked = Self::of(config, targets, (target, node), name)?;
+            let of_stream = |spill: &SpillConfig| written_ns(&spill.folder.join(&asked.name));
+            let spilled_ns = spill.as_ref().and_then(of_stream);
             let waits = |spill: &SpillConfig| !asked.is_forwarded(&spill.folder, wait);
             if spill.as_ref().is_some_and(waits) {
                 return Err(refused("a part of it is in the spill of its storage node"));
             }
-            all.push(Self { has_spill: spill.is_some(), ..asked });
+            all.push(Self { has_spill: spill.is_some(), spilled_ns, ..asked });
         }
         Ok(all)
     }
@@ -139,13 +144,15 @@ impl AskedNode {
         let selection = Selection::new(of_target, &schema, config.sources.len());
         let header = OfRun::of(config).header(run, selection.schema(), variant);
         let name = NodeConfig::stream_name(run_name, variant);
-        let (node, run_name, has_spill) = (node.clone(), run_name.to_owned(), false);
+        let (node, run_name) = (node.clone(), run_name.to_owned());
+        let (has_spill, spilled_ns) = (false, None);
         let target_name = targets[target].name.clone();
         Ok(Self {
             node,
             target_name,
             target,
             has_spill,
+            spilled_ns,
             run,
             run_name,
             name,

@@ -1,9 +1,10 @@
 //! Closing the files of a killed recorder: a TOC and a trailer after the last whole frame.
 //!
 //! A file that is closed and whole is never opened for writing. In any other, only the part after
-//! the last whole frame is overwritten, and the file is cut there; frames are never touched. An
-//! interrupted repair can be run again. A lost header is rebuilt from the TOC or from another file
-//! of the run ([`crate::restore`]); if that is impossible, the file is left as it is.
+//! the last whole frame is overwritten, and the file is cut there; frames are never touched, nor is
+//! the time of the file's last write, by which a run may go on. An interrupted repair can be run
+//! again. A lost header is rebuilt from the TOC or from another file of the run
+//! ([`crate::restore`]); if that is impossible, the file is left as it is.
 
 use std::path::{Path, PathBuf};
 
@@ -250,7 +251,8 @@ pub(crate) struct Found {
 
 impl Found {
     fn open(path: PathBuf) -> Result<Opened, StorageError> {
-        let file = ReadFile::open(&path)?;
+        // Blocks that were allocated and not written are not read, as in `remove_leftovers`.
+        let file = ReadFile::open(&path)?.without_read_ahead();
         let read_error = |source| StorageError::Read { path: path.clone(), source };
         let blank = open::is_blank(&file, false).map_err(read_error)?;
         let problem = match FileReader::open(file) {
@@ -325,10 +327,12 @@ impl Found {
         let mut outcome = Outcome::Intact;
         if let Some(closing) = &plan.closing {
             let file = EditFile::open(&path)?;
+            let written = file.written();
             file.write_at(closing.offset, &closing.bytes)?;
             // TOC and trailer are durable before anything after them is cut.
             file.sync()?;
             file.truncate(closing.file_bytes())?;
+            file.keep_written(written);
             file.sync()?;
             bytes_after = closing.file_bytes();
             outcome = Outcome::Closed;

@@ -75,7 +75,9 @@ impl Lost {
         drop(file);
         let file = EditFile::open(&self.path)?;
         for Rewrite { offset, bytes } in rewrites {
+            let written = file.written();
             file.write_at(offset, &bytes)?;
+            file.keep_written(written);
             file.sync()?;
         }
         Ok(Ok(from))

@@ -108,6 +108,57 @@ fn a_frame_that_was_written_again_counts_once_and_stands_for_a_damaged_one() {
 }
 
 #[test]
+fn of_a_frame_that_stands_in_several_files_the_one_that_is_whole_counts() {
+    let said: fn(Ledger) -> Ledger = |sum| sum;
+    for (sum, copies) in [None, Some(said)].into_iter().flat_map(|sum| [(sum, 2), (sum, 3)]) {
+        // Of three, the second file has no other frame.
+        let mut files = vec![vec![5, 7, 3], vec![4, 2, 6]];
+        (2..copies).for_each(|_| files.insert(1, Vec::new()));
+        let recipe = Recipe { files, repeats: true, sum, ..recipe() };
+        let columns = recipe.make().frames[0][2].1.iter().map(|entry| entry.id).collect::<Vec<_>>();
+        for (whole, column) in (0..copies).flat_map(|one| columns.iter().map(move |id| (one, id))) {
+            let made = recipe.make();
+            for file in (0..copies).filter(|file| *file != whole) {
+                let frame = if file == 0 { 2 } else { 0 };
+                made.damage(file, made.offset(file, frame, *column));
+            }
+            // The second time it is files that were closed by the first.
+            for _ in 0..2 {
+                let places = [place(made.path(), true)];
+                let from = Interrupted::find(&places).and_then(Interrupted::take).expect("goes on");
+                check_required(&made, &from);
+                assert_eq!(from.places[0].events, 27, "{whole} of {copies}, column {column}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_ends_the_files_of_a_killed_recorder_is_no_write_of_its_own() {
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000);
+    let written = |made: &Made| {
+        let run = Run::open(made.path()).expect("opens");
+        let of =
+            |path: &Path| path.metadata().and_then(|found| found.modified()).expect("is there");
+        run.files().map(|file| of(file.path)).collect::<Vec<_>>()
+    };
+    let aged = |made: Made| {
+        for path in &made.files {
+            let file = File::options().write(true).open(path).expect("opens");
+            file.set_modified(old).expect("sets");
+        }
+        made
+    };
+    let made = aged(recipe().make());
+    repair(made.path()).expect("repairs");
+    assert_eq!(written(&made), [old; 2]);
+    // One is closed, and the other gets what it lacks in a third file.
+    let [holder, behind] = [recipe().make(), behind()].map(aged);
+    assert_eq!(both(&behind, &holder).places[0].caught_up.frames, 2);
+    assert_eq!((written(&holder), written(&behind)), (vec![old; 2], vec![old; 3]));
+}
+
+#[test]
 fn files_without_frames_behind_one_that_is_gone_are_not_the_runs() {
     for is_gone in [true, false] {
         // The last file has none, and a power cut may have taken the one before it.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use catchment_disk::ReadFile;
+use catchment_disk::{ReadFile, last_written, list_files};
 use catchment_frame::{FILE_LIST_NAME, FileFrames, FileList, FileReader};
 use catchment_model::{Ledger, RunId};
 use catchment_storage::{EXTENSION, Interrupted, RunPlace, StorageError};
@@ -82,7 +82,8 @@ fn files_of(folder: &Path, name: &str) -> Vec<(u32, PathBuf)> {
 }
 
 fn open(path: &Path) -> Option<FileReader<ReadFile>> {
-    FileReader::open(ReadFile::open(path).ok()?).ok()
+    // Blocks that a killed node had allocated are not read.
+    FileReader::open(ReadFile::open(path).ok()?.without_read_ahead()).ok()
 }
 
 /// The files in a folder that were made and never begun: they have nothing but zeros where a header
@@ -243,12 +244,10 @@ pub(crate) fn close_cut(path: &Path, state: &StreamState) -> Result<(), StorageE
     Ok(())
 }
 
-/// For how long none of a stream's files was changed, but for those that were never begun.
+/// For how long none of a stream's files was written, but for those that were never begun.
 fn age_ns(folders: &[PathBuf], blank: &[PathBuf]) -> u64 {
-    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
-    let begun = paths.iter().filter(|path| !blank.contains(path));
-    let ages = begun.filter_map(|path| path.metadata().ok()?.modified().ok()?.elapsed().ok());
-    ages.min().map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
+    let files = folders.iter().filter_map(|folder| list_files(folder, EXTENSION).ok()).flatten();
+    let written = last_written(files.filter(|path| !blank.contains(path)));
+    let age = written.and_then(|written| written.elapsed().ok());
+    age.map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
 }

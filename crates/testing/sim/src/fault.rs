@@ -8,6 +8,8 @@ use catchment_fixtures::Random;
 use catchment_model::named;
 use catchment_ports::StoreFault;
 
+use crate::silences;
+
 named! {
     /// A kind of fault, by its name on the command line and in traces.
     #[derive(PartialOrd, Ord)]
@@ -171,9 +173,13 @@ impl Faults {
     pub const NONE: Self = Self(0);
 
     /// About every fifth kind: more would hide each other, and leave little to record. None for
-    /// every sixteenth seed.
+    /// every sixteenth seed, and hardly more than cuts of networks for every 32nd.
     pub fn of_seed(seed: u64) -> Self {
         let mut chance = Random::new(seed ^ 0xfa17);
+        if silences::is_of_cuts(seed) {
+            let beside = silences::BESIDE.into_iter().filter(|_| chance.chance(200));
+            return beside.fold(Self::NONE, Self::with).with(Fault::HalfOpen);
+        }
         let share = [0, 30, 50, 50, 100, 100, 150, 150, 150, 200, 200, 250, 300, 400, 500, 600];
         let share = share[chance.index(share.len())];
         let others = |fault: &Fault| !BY_TIME.contains(fault) && !AT_STORES.contains(fault);

@@ -141,11 +141,12 @@ impl Place {
     }
 }
 
-/// By source, the fragments that a target has when the run goes on: its own, and those that it got
-/// from another one.
+/// By source, the fragments that a target has when the run goes on: its own up to the first frame
+/// that it lacks, and those that it got from another one.
 fn kept(places: &[Place], target: usize, from: &Resumable) -> Vec<u64> {
     let mut sum = Vec::new();
-    places[target].add_fragments(from.sequence, usize::MAX, &mut sum);
+    let own_end = places[target].end().min(from.sequence);
+    places[target].add_fragments(own_end, usize::MAX, &mut sum);
     let caught_up = from.places[target].caught_up;
     places[caught_up.place].add_fragments(from.sequence, caught_up.frames as usize, &mut sum);
     sum

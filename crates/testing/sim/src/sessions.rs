@@ -20,6 +20,7 @@ use crate::naive::{LogConfig, Naive};
 use crate::peer::{Peer, Put, Status};
 use crate::plan::{MS, PART_FRAGMENT_BYTES_MAX, S, SourcePlan, number_bits};
 use crate::settings::{Settings, is_bad};
+use crate::silences;
 
 mod settings;
 
@@ -131,16 +132,18 @@ impl Drawn {
     }
 }
 
-/// Two runs of five have front-ends: half of these nothing else.
+/// Two runs of five have front-ends: half of these nothing else. Where their networks are cut while
+/// little else happens there are several.
 pub fn draw(case: &Case) -> Drawn {
     let (mut chance, mut marks) = (case.chance("sessions"), case.chance("marks"));
     let (mut reports, mut skews) = (case.chance("reports"), case.chance("skew"));
-    let kind = chance.index(5);
+    let is_of_cuts = silences::is_of_cuts(case.seed);
+    let kind = if is_of_cuts { 0 } else { chance.index(5) };
     if kind > 1 {
         return Drawn::default();
     }
     let mut drawn = Drawn { are_alone: kind == 0, ..Drawn::default() };
-    let count = 1 + chance.index(3);
+    let count = usize::from(is_of_cuts) + 1 + chance.index(3);
     let are_together = chance.chance(500);
     let payload_bytes_max =
         [100, 100, 1_000, 4_000, 4_000, 30_000, 30_000, PART_FRAGMENT_BYTES_MAX][chance.index(8)];

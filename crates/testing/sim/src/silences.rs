@@ -2,10 +2,11 @@
 //! section 6): what comes back was waited for.
 
 use catchment_builder::SourceRole;
+use catchment_fixtures::Random;
 use catchment_model::Entry;
 
 use crate::fault::Fault;
-use crate::plan::{MS, S};
+use crate::plan::{BEGIN_NS, MS, S};
 use crate::recorder::Life;
 use crate::sessions::FrontEnd;
 use crate::world::Outcome;
@@ -39,6 +40,18 @@ pub(crate) fn check(outcome: &Outcome, life: &Life) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a seed is one of those whose runs have front-ends alone, and networks that are cut once,
+/// for a short time, while little else happens. Such a run would be one of some thousand otherwise.
+pub(crate) fn is_of_cuts(seed: u64) -> bool {
+    seed % 32 == 17
+}
+
+/// When a network is cut, and until when.
+pub(crate) fn short(chance: &mut Random) -> (u64, u64) {
+    let begin_ns = BEGIN_NS + 1_500 * MS + chance.below(3 * S);
+    (begin_ns, begin_ns + 200 * MS + chance.below(SHORT_NS - 200 * MS))
+}
+
 /// Whether a front-end's network was only cut for less than events wait: once it was let in, and
 /// so that it can send again what it holds.
 pub(crate) fn are_short(front_end: &FrontEnd, life: &Life) -> bool {
@@ -56,7 +69,7 @@ pub(crate) fn are_short(front_end: &FrontEnd, life: &Life) -> bool {
 const SHORT_NS: u64 = 3_500 * MS;
 const LET_IN_NS: u64 = 500 * MS;
 /// What delays no front-end for long.
-const BESIDE: [Fault; 8] = [
+pub(crate) const BESIDE: [Fault; 8] = [
     Fault::HalfOpen,
     Fault::SingleBytes,
     Fault::Loss,

@@ -14,6 +14,7 @@ use crate::plan::{BEGIN_NS, DURATION_NS, MS, Plan, S};
 use crate::recorder::Recorder;
 use crate::sessions::{FrontEnd, Reaction, SenderPlan};
 use crate::settings;
+use crate::silences;
 use crate::streams::BUFFER_BYTES;
 
 /// The connections of one front-end.
@@ -116,6 +117,11 @@ pub fn troubles(plan: &Plan, stop_ns: u64) -> Vec<(u64, usize, Trouble)> {
     for sender in 0..plan.senders.len() {
         for fault in kinds.into_iter().filter(|&fault| plan.case.faults.has(fault)) {
             let mut chance = plan.case.chance(&format!("{} of sender {sender}", fault.name()));
+            if fault == Fault::HalfOpen && silences::is_of_cuts(plan.case.seed) {
+                let (begin_ns, end_ns) = silences::short(&mut chance);
+                all.push((begin_ns, sender, Trouble::Silence(end_ns)));
+                continue;
+            }
             let at_end = if fault == Fault::Noise { NOISE_AT_END } else { 0 };
             // A third time would be the last: its sender is told not to come again.
             let most = if fault == Fault::Noise { 2 } else { 6 };

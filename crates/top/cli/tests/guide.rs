@@ -50,6 +50,7 @@ fn the_front_end_in_rust_is_recorded_as_printed() {
     let page = text("docs/guide/frontend.md");
     let example = text("clients/rust/examples/camera.rs");
     let (_, code) = example.split_once("\n\n").expect("a comment before it");
+    assert!(code.lines().count() <= 20);
     assert!(page.contains(&format!("```rust\n{code}```\n")), "not as in the guide:\n{code}");
     let dependency = "catchment-frontend = { path = \"../catchment/clients/rust\" }";
     assert!(page.contains(&format!("```toml\n[dependencies]\n{dependency}\n```\n")));

@@ -286,9 +286,30 @@ fn a_start_that_a_front_end_refuses_is_a_failed_run_that_names_its_folder() {
     assert!(refused.contains("the shutter is stuck"), "{refused}");
     let run = node.ctl(&["run", "1"]);
     assert_eq!((&run["state"], &run["files"]), (&json!("failed"), &json!(1)), "{run}");
+    let why = run["reason"].as_str().unwrap();
+    assert!(why.contains("the front-end camera refuses prepare: the shutter is stuck"), "{run}");
     let named = folder.path().join("runs").join(run["folder"].as_str().unwrap());
     assert_eq!(named, only_run(folder.path()));
     assert_eq!(Run::open(&named).unwrap().event_count(), 0);
+    assert!(camera.close(LONG).is_confirmed());
+}
+
+#[test]
+fn a_run_that_ends_at_once_since_a_front_end_refuses_to_start_says_who_and_why() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free());
+    let node = Node::start(folder.path(), &configuration("camera", address), &[]);
+    node.ctl(&["configure"]);
+    let refuses: Callbacks = Box::new(|command| match command.kind == CommandKind::START.0 {
+        true => Err("the shutter is stuck".to_owned()),
+        false => Ok(()),
+    });
+    let builder = Frontend::builder(&format!("catchment+tcp://{address}"), "camera");
+    let camera = builder.callbacks(refuses).wait(LONG).connect().unwrap();
+    assert_eq!(node.ctl(&["arm"])["status"], "done");
+    stderr(folder.path(), &["ctl", "--url", &node.url, "start"], 1);
+    let why = "the front-end camera refuses start: the shutter is stuck";
+    let run = node.ctl(&["run", "1"]);
+    assert!(run["remarks"].to_string().contains(why), "{run}");
     assert!(camera.close(LONG).is_confirmed());
 }
 

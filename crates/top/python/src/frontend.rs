@@ -116,7 +116,7 @@ impl FrontendLink {
     #[expect(clippy::too_many_arguments, reason = "frontend.py passes all, by name")]
     #[pyo3(signature = (
         url, name, *, channels, sources, buffer, release, token, token_in_clear, certificate, index,
-        wait, callback
+        wait, callback, skew=0, buffer_ms=0, stops_in_pause=false
     ))]
     fn new(
         py: Python<'_>,
@@ -132,6 +132,9 @@ impl FrontendLink {
         index: Option<u32>,
         wait: f64,
         callback: Option<Py<PyAny>>,
+        skew: u64,
+        buffer_ms: u32,
+        stops_in_pause: bool,
     ) -> PyResult<Self> {
         let release = match release {
             "durable" => Release::Durable,
@@ -140,7 +143,10 @@ impl FrontendLink {
         };
         let builder = if channels { Frontend::channels } else { Frontend::builder };
         let mut builder = builder(url, name).buffer(buffer).release(release).token(token);
-        builder = builder.wait(seconds(wait)?);
+        builder = builder.wait(seconds(wait)?).skew(skew).buffer_ms(buffer_ms);
+        if stops_in_pause {
+            builder = builder.stops_in_pause();
+        }
         for source in sources {
             builder = builder.source_of(source.config()?);
         }
@@ -380,14 +386,20 @@ fn number_of(pushed: Push) -> u8 {
     }
 }
 
-/// Calls `callback(kind, run, settings)`; an exception refuses the command, by its text.
+/// Calls `callback(kind, run, settings)`; an exception refuses the command, by its text, or by its
+/// type's name if it has none.
 fn callbacks(callback: Py<PyAny>) -> Callbacks {
     Box::new(move |command| {
         Python::attach(|py| {
             let kind = CommandKind(command.kind).name().unwrap_or("unknown");
             let settings = command.settings.clone();
             let called = callback.call1(py, (kind, command.run_number, settings));
-            called.map(|_answer| ()).map_err(|error| error.value(py).to_string())
+            called.map(|_answer| ()).map_err(|error| match error.value(py).to_string() {
+                text if text.is_empty() => {
+                    error.get_type(py).name().map_or(text, |name| name.to_string())
+                }
+                text => text,
+            })
         })
     })
 }

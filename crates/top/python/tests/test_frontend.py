@@ -118,6 +118,8 @@ def test_what_is_wrong_is_said(recorder: frontend.TestRecorder) -> None:
         frontend.connect("daq1:7100", "camera")
     with pytest.raises(ValueError, match="a size such as 64 MiB"):
         frontend.connect(recorder.url, "camera", buffer="much")
+    with pytest.raises(ValueError, match="skew is at most 1 GiB, got 2147483648 bytes"):
+        frontend.connect(recorder.url, "camera", skew="2 GiB")
     source = frontend.Source(name="", key_bits=7)
     with pytest.raises(ValueError, match="key_bits is 16 to 48"):
         frontend.connect(recorder.url, "camera", sources=[source])
@@ -140,6 +142,7 @@ def test_a_command_is_answered_by_the_callback(recorder: frontend.TestRecorder) 
         called.set()
         if command.kind == "start":
             raise RuntimeError("no beam")
+        raise TimeoutError
 
     with frontend.connect(recorder.url, "camera", on_command=on_command) as camera:
         number = recorder.command("start", 42)
@@ -148,5 +151,8 @@ def test_a_command_is_answered_by_the_callback(recorder: frontend.TestRecorder) 
         while not recorder.answers():
             camera.send(key, b"while it answers")
             key += 1
-    assert commands == [frontend.Command("start", 42, {})]
+        recorder.command("pause", 42)
+        while (number + 1, "Refused", "TimeoutError") not in recorder.answers():
+            pass
+    assert commands == [frontend.Command(kind, 42, {}) for kind in ("start", "pause")]
     assert recorder.answers()[0] == (number, "Refused", "no beam")

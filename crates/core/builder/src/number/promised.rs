@@ -21,10 +21,11 @@ const AHEAD: u32 = u32::MAX - 1;
 impl NumberMatcher {
     /// Takes what a source says of itself.
     pub(super) fn take_note(&mut self, index: usize, note: SourceNote, matched: &mut Matched) {
-        let (active_ns, is_started) = (self.horizon.active_ns(), self.horizon.is_started());
+        let active_ns = self.horizon.active_ns();
+        let closed = self.horizon.is_started().then_some(self.events.window.base);
         // Before the note: at an end, nothing waits for the source any more.
         let passed = self.horizon.promises.passed(index);
-        self.horizon.promises.note(index, note, is_started, active_ns);
+        self.horizon.promises.note(index, note, closed, active_ns);
         match note {
             SourceNote::LowWater(number) => {
                 let number = number.min(KEY_END);
@@ -86,8 +87,11 @@ impl NumberMatcher {
         self.horizon.promises.compare(index, first.number, before);
         self.events.edges.deliver(index, first.number);
         let next = last.number.saturating_add(1);
-        match self.horizon.promises.goes_on(index, next) {
-            true => self.horizon.promises.hear(index, self.horizon.active_ns()),
+        let (closed, active_ns) = (self.events.window.base, self.horizon.active_ns());
+        // Each fragment is the end of its source's idleness.
+        let is_back = self.horizon.promises.is_idle(index);
+        match self.horizon.promises.goes_on(index, next, closed, active_ns) || is_back {
+            true => self.horizon.promises.hear(index, active_ns),
             false => self.horizon.promises.hear_nothing_new(index),
         }
         let mut rest = run;

@@ -18,6 +18,7 @@
 //! | is gone | until it is attached |
 //! | numbers anew, or has missed that others do | by the events of its own numbering |
 //! | has marked the end of the run | until it marks a begin, or another session does |
+//! | delivers only what is closed already | for a time-out, and while another one would do |
 //!
 //! An event that has waited for a time-out waits no longer for a source that said nothing
 //! meanwhile, nor for one that is sparse; an attached source so costs one time-out and not the run.
@@ -83,10 +84,13 @@ struct Promise {
     is_known: bool,
     /// The newest numbering in which it numbered something before its session or its last mark.
     numbered_before: Option<u32>,
-    /// Whether the first number of its session is yet to come; and where its numbers began again in
-    /// it, after which one, until it has caught up.
+    /// Whether the first number of its session is yet to come; and where its numbers began behind
+    /// the others in it, after which one, until it has caught up.
     is_new: bool,
-    again: Option<(u64, u64)>,
+    again: Option<(u64, Option<u64>)>,
+    /// Since when, in active time, it delivers only what is closed already, and at which key it was
+    /// then; anew after each half time-out.
+    behind: Option<(u64, u64)>,
     /// When it last said something, in time that counts and in active time.
     spoke_ns: u64,
     spoke_active_ns: u64,
@@ -139,6 +143,7 @@ impl Promises {
             numbered_before: None,
             is_new: false,
             again: None,
+            behind: None,
             spoke_ns: 0,
             spoke_active_ns: 0,
             marked_active_ns: 0,
@@ -282,6 +287,11 @@ impl Promises {
         self.not_awaited[index] == 0
     }
 
+    /// Whether a source has said that it may be silent for long.
+    pub fn is_idle(&self, index: usize) -> bool {
+        self.sources[index].is_idle
+    }
+
     /// Whether what a source delivers is of the current numbering.
     pub fn is_in_step(&self, index: usize) -> bool {
         self.sources[index].numbering == Numbering::Current
@@ -310,11 +320,11 @@ impl Promises {
         self.has(index) && self.not_awaited[index] > 0 && !self.sources[index].is_idle
     }
 
-    /// Whether a source that is attached is awaited no longer, since it said nothing.
+    /// Whether a source that is attached is awaited no longer, since it said nothing new.
     pub fn has_given_up(&self, index: usize) -> bool {
-        let is_silent =
-            |source: &Promise| source.is_silent && source.presence == Presence::Attached;
-        self.has(index) && !self.sources[index].is_idle && is_silent(&self.sources[index])
+        let is_there =
+            |one: &Promise| one.presence == Presence::Attached && !(one.is_idle || one.has_ended);
+        self.has(index) && self.sources[index].is_silent && is_there(&self.sources[index])
     }
 
     /// A source delivered something, so that it is not idle.
@@ -349,11 +359,13 @@ impl Promises {
     }
 
     /// A source says something about itself. The number of a mark is none that it delivers:
-    /// [`reach`](Self::reach) takes it. `is_started` says whether the run's numbering has begun.
-    pub fn note(&mut self, index: usize, note: SourceNote, is_started: bool, active_ns: u64) {
+    /// [`reach`](Self::reach) takes it. `closed`: above the keys of closed events; none before the
+    /// run's numbering has begun.
+    pub fn note(&mut self, index: usize, note: SourceNote, closed: Option<u64>, active_ns: u64) {
+        let is_started = closed.is_some();
         let speaks = match note {
             SourceNote::LowWater(number) | SourceNote::Excused(number) => {
-                self.goes_on(index, number)
+                self.goes_on(index, number, closed.unwrap_or(0), active_ns)
             }
             SourceNote::Waited | SourceNote::Gone | SourceNote::Quiet | SourceNote::Behind(_) => {
                 false
@@ -388,7 +400,7 @@ impl Promises {
             SourceNote::Session { key_bits } => {
                 (source.presence, source.is_idle) = (Presence::Attached, false);
                 (source.has_ended, source.is_new) = (false, true);
-                source.may_be_cut = false;
+                (source.may_be_cut, source.behind) = (false, None);
                 // It goes on in the numbering that the others are in.
                 (source.numbering, source.is_known) = (Numbering::Current, false);
                 (source.number, source.offset, source.key_bits) = (None, None, key_bits);
@@ -429,12 +441,36 @@ impl Promises {
         if is_next { Numbering::Next } else { Numbering::Current }
     }
 
-    /// Whether a number is not below what a source has promised already. One that begins again
-    /// without a word is out of step: it would hold up all others until it has caught up.
+    /// Whether a number is one that events can wait for. One that begins again without a word, and
+    /// is below what its source has promised already, is out of step: it would hold up all others
+    /// until it has caught up.
+    ///
+    /// So would a source that delivers only what is below `closed`, the keys of closed events. It
+    /// has one time-out to catch up, and another one whenever the keys that it delivered in half of
+    /// one are half of what it is behind, or more: that it comes nearer while events wait for it.
     #[inline]
-    pub fn goes_on(&self, index: usize, number: u64) -> bool {
-        let offset = self.sources[index].offset;
-        offset.is_none_or(|offset| number.wrapping_add(offset) >= self.marks[index])
+    pub fn goes_on(&mut self, index: usize, number: u64, closed: u64, active_ns: u64) -> bool {
+        let source = &mut self.sources[index];
+        let Some(offset) = source.offset else { return true };
+        let (key, mark) = (number.wrapping_add(offset), self.marks[index]);
+        if key >= closed.max(mark) {
+            source.behind = None;
+            // What has no key moves no mark.
+            return key <= KEY_END;
+        }
+        self.catches_up(index, key, closed, active_ns)
+    }
+
+    #[cold]
+    fn catches_up(&mut self, index: usize, key: u64, closed: u64, active_ns: u64) -> bool {
+        let behind = &mut self.sources[index].behind;
+        let goes_on = match *behind {
+            None => true,
+            Some((_, since_ns)) if active_ns - since_ns < self.timeout_ns / 2 => return false,
+            Some((before, _)) => closed.saturating_sub(key) <= 2 * key.saturating_sub(before),
+        };
+        *behind = Some((key, active_ns));
+        goes_on && key >= self.marks[index]
     }
 
     /// Fragments of a source begin at that number. `reached`: above the keys that it has delivered;
@@ -444,15 +480,18 @@ impl Promises {
         let source = &mut self.sources[index];
         let Some(offset) = source.offset else { return };
         let key = number.wrapping_add(offset);
-        if std::mem::take(&mut source.is_new) && key < reached {
-            source.again = Some((number, numbers.number_of(reached - 1)));
+        if std::mem::take(&mut source.is_new) && key < closed.max(reached) {
+            let after = (key < reached).then(|| numbers.number_of(reached - 1));
+            source.again = Some((number, after));
         }
         source.again.take_if(|_| key >= closed.max(reached));
     }
 
-    /// Where the numbers of a source began again in a session of its own, and after which one.
-    pub fn again(&self, index: usize) -> Option<(u64, u64)> {
-        self.sources[index].again
+    /// Where the numbers of a source began again in a session of its own, and after which one; or
+    /// where they began, if it is given up since it does not catch up.
+    pub fn again(&self, index: usize) -> Option<(u64, Option<u64>)> {
+        let source = &self.sources[index];
+        source.again.filter(|(_, after)| after.is_some() || source.is_silent)
     }
 
     /// No number of a source below that one will follow.

@@ -40,7 +40,7 @@ impl NumberMatcher {
                 _ if promises.is_ahead(index) => Some(Astray::Early),
                 Some((first, after)) => {
                     let others = promises.numbers().number_of(self.events.window.newest);
-                    Some(Astray::Numbers { first, after: Some(after), others })
+                    Some(Astray::Numbers { first, after, others })
                 }
                 None => None,
             };

@@ -7,6 +7,10 @@
 //! | late | late | its time | `late` is keep |
 //! | out of step | both | one above the key before: its time is no time | `unmatched` is keep |
 //!
+//! Of what is late or out of step nothing is kept that another sender than its source's own sent,
+//! and nothing twice: where no sequence says that a packet is new, the last 1,024 such times do, and
+//! what has one from before these, or between, is ambiguous.
+//!
 //! The own time of each is that of its clock. What is out of step is of no event, no quorum and no
 //! window: its rows change nothing of others, but that each takes a key.
 
@@ -16,8 +20,8 @@ use super::group::Waiting;
 use super::horizon::GivenUp;
 use super::settings::{Late, Unmatched};
 use super::{TimeMatcher, flags_of, key_of};
+use crate::Matched;
 use crate::closing::ClosingEvent;
-use crate::{FragmentFlags, Matched};
 
 impl TimeMatcher {
     #[cold]
@@ -33,8 +37,9 @@ impl TimeMatcher {
             self.excuse(index, ns, ns, matched);
         }
         let reason = self.unwanted(ns, (ns, ns)).unwrap_or(Entry::FragmentsLate);
+        let is_foreign = matched.sources[index].is_foreign(&waiting.fragment);
         match self.late {
-            Late::Keep if reason == Entry::FragmentsLate => {
+            Late::Keep if reason == Entry::FragmentsLate && !is_foreign => {
                 self.release_alone(index, ns, (&waiting, ordinal), EventFlags::LATE, matched);
             }
             _ => matched.discard(index, ordinal, &waiting.fragment, reason),
@@ -78,9 +83,8 @@ impl TimeMatcher {
         let Some(ns) = claimed_ns.filter(|_| is_kept) else {
             return matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
         };
-        let is_first = self.queues.set_aside(index, ns);
-        if !is_first && fragment.flags & FragmentFlags::SENT_ONCE == 0 {
-            return matched.discard(index, ordinal, fragment, fragment.repeated());
+        if let Some(reason) = self.queues.set_aside(index, ns, fragment) {
+            return matched.discard(index, ordinal, fragment, reason);
         }
         // No fragment is without a time of its own.
         let waiting = Waiting { fragment: *fragment, arrived_ns: held.arrived_ns }.at(ns.max(1));
@@ -100,7 +104,10 @@ impl TimeMatcher {
     ) {
         let fragment = &waiting.fragment;
         let key = key_of(ns).max(self.next_key);
+        // What fits says whose the source is, and this fits nowhere.
+        let other_sender = matched.sources[index].is_other_sender();
         matched.append_timed(index, key, (fragment, ordinal), key_of(waiting.ns()));
+        matched.sources[index].set_other_sender(other_sender);
         let unwanted = self.unwanted(ns, (ns, ns));
         let recorded = u64::from(unwanted.is_none());
         matched.count(index, Entry::FragmentsUnmatched, recorded);

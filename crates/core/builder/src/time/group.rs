@@ -24,10 +24,14 @@
 
 use std::collections::VecDeque;
 
+use catchment_model::Entry;
+
+use super::key_of;
 use super::ordinals::Ordinals;
 use super::pieces::Pieces;
 use super::settings::{TimeConfig, WindowKind};
 use crate::Fragment;
+use crate::excused::Excused;
 
 /// A fragment that waits: its number is its time.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +48,8 @@ pub enum Put {
     Repeated,
     /// Its event is closed.
     Late,
+    /// The same, and whether it came before is not remembered.
+    Ambiguous,
 }
 
 /// What comes next, by time.
@@ -81,6 +87,9 @@ pub struct Queues {
     /// By source, as they came, the last times that are not among the newest ones though they came
     /// just now: of late fragments that are far behind, and of clocks out of step.
     aside: Vec<VecDeque<i64>>,
+    /// By source, the times that were put aside and are forgotten: what has one of them may have
+    /// come before. Where they are many, what is between is taken for one of them.
+    forgotten: Excused,
     /// The end of the last events.
     end_ns: i64,
     pub bytes: u64,
@@ -135,6 +144,7 @@ impl Queues {
             pieces: Pieces::new(time.fragments_max, source_count),
             remembered: Remembered::new(source_count),
             aside: vec![VecDeque::new(); source_count],
+            forgotten: Excused::default(),
             end_ns: i64::MIN,
             bytes: 0,
             count: 0,
@@ -236,7 +246,7 @@ impl Queues {
     }
 
     /// What a fragment of that time is, if it can be in no event any more. A late one that comes
-    /// again is repeated.
+    /// again is repeated, or ambiguous if that is forgotten.
     fn put_closed(&mut self, index: usize, ns: i64, fragment: &Fragment) -> Option<Put> {
         let taken = &self.taken[index];
         if taken.is_open(ns) || ns > taken.closed_ns && self.follows_taken(index, ns, fragment) {
@@ -244,6 +254,9 @@ impl Queues {
         }
         if self.aside[index].contains(&ns) {
             return Some(Put::Repeated);
+        }
+        if self.has_forgotten(index, ns, fragment) && !self.remembered.has(index, ns) {
+            return Some(Put::Ambiguous);
         }
         match self.remembered.insert(index, ns) {
             Inserted::IsThere => return Some(Put::Repeated),
@@ -253,24 +266,37 @@ impl Queues {
         Some(Put::Late)
     }
 
-    /// Whether a fragment that is in no event, and has that time by its clock alone, is the first
-    /// of its source, as far as times are remembered.
-    pub fn set_aside(&mut self, index: usize, ns: i64) -> bool {
-        let queue = &self.queues[index];
-        let waits = queue.binary_search_by_key(&ns, Waiting::ns).is_ok();
+    /// Why a fragment that is in no event, and has that time by its clock alone, is not to be
+    /// recorded; none if it is the first of its source with that time. One whose packet is known to
+    /// be new needs no memory.
+    pub fn set_aside(&mut self, index: usize, ns: i64, fragment: &Fragment) -> Option<Entry> {
+        if fragment.is_sent_once() {
+            return None;
+        }
+        let waits = self.queues[index].binary_search_by_key(&ns, Waiting::ns).is_ok();
         if waits || self.aside[index].contains(&ns) || self.remembered.has(index, ns) {
-            return false;
+            return Some(fragment.repeated());
+        }
+        if self.has_forgotten(index, ns, fragment) {
+            return Some(Entry::FragmentsAmbiguous);
         }
         self.put_aside(index, ns);
-        true
+        None
+    }
+
+    /// Whether a fragment of a source may have come before, and been put aside.
+    fn has_forgotten(&self, index: usize, ns: i64, fragment: &Fragment) -> bool {
+        !fragment.is_sent_once() && self.forgotten.has(index, key_of(ns))
     }
 
     fn put_aside(&mut self, index: usize, ns: i64) {
         let aside = &mut self.aside[index];
-        if aside.len() == REMEMBERED {
-            aside.pop_front();
-        }
         aside.push_back(ns);
+        if aside.len() > REMEMBERED
+            && let Some(ns) = aside.pop_front()
+        {
+            self.forgotten.add(index, key_of(ns)..key_of(ns) + 1, 0);
+        }
     }
 
     /// Puts a fragment behind those of its source that wait, unless that takes a closer look:

@@ -30,7 +30,6 @@ use super::cluster::{Claiming, Cluster, closest, is_closer};
 use super::promises::Promises;
 use super::settings::TimeConfig;
 use super::voter::{Claim, Position, STUCK_REPEATS, Voter};
-use crate::astray::Astray;
 use crate::{BuilderConfig, Fragment};
 
 /// What a fragment's time is.
@@ -71,6 +70,8 @@ pub struct GivenUp {
 pub struct Epoch {
     pub from_ns: i64,
     pub to_ns: i64,
+    /// What is added to all times.
+    pub shift_ns: i64,
 }
 
 /// The clocks of all sources.
@@ -412,6 +413,8 @@ impl Horizon {
     }
 
     /// The median of the leads of those that stand: of ports, or of front-ends where there is none.
+    /// Of an even number of ports the one of the two in the middle counts that is nearer to what
+    /// the quorum's lead was: a clock that is set back takes no other one with it.
     fn median(&self) -> Option<i64> {
         let stands =
             |voter: &&Voter| voter.votes() && !voter.is_silent(self.active_ns, self.timeout_ns);
@@ -421,11 +424,14 @@ impl Horizon {
             kind.filter_map(|voter| Some(voter.position?.lead_ns())).collect()
         };
         let mut leads: Vec<i64> = leads_of(false);
-        if leads.is_empty() {
+        let is_of_ports = !leads.is_empty();
+        if !is_of_ports {
             leads = leads_of(true);
         }
-        let middle = leads.len().checked_sub(1)? / 2;
-        Some(*leads.select_nth_unstable(middle).1)
+        leads.sort_unstable();
+        let (lower, upper) = (*leads.get(leads.len().checked_sub(1)? / 2)?, leads[leads.len() / 2]);
+        let is_nearer = |before: i64| before.abs_diff(upper) < before.abs_diff(lower);
+        Some(if is_of_ports && self.lead_ns.is_some_and(is_nearer) { upper } else { lower })
     }
 
     /// Whether anything is held, or is given up and not fetched.
@@ -627,33 +633,12 @@ impl Horizon {
         self.lows.fill(i64::MAX);
         let lead_ns = cluster.lead_ns.saturating_add(shift_ns);
         self.lead_ns = Some(lead_ns);
-        Epoch { from_ns, to_ns: lead_ns.saturating_add_unsigned(now_ns) }
+        Epoch { from_ns, to_ns: lead_ns.saturating_add_unsigned(now_ns), shift_ns }
     }
 
     /// Gives up all that is held.
     pub fn give_up_all(&mut self) {
         (0..self.voters.len()).for_each(|index| self.give_up(index));
-    }
-
-    /// By source: its newest time; whether it delivers nothing; whether its times do not fit.
-    pub fn state(&self, index: usize) -> (Option<i64>, bool, bool) {
-        let voter = &self.voters[index];
-        let is_silent = match voter.promises {
-            true => self.promises.is_silent(index),
-            false => !voter.enabled || voter.is_silent(self.active_ns, self.timeout_ns),
-        };
-        let out_of_step = voter.out_of_step || voter.is_stuck(self.active_ns, self.timeout_ns);
-        (voter.position.map(|it| it.stamp.ns), is_silent, out_of_step)
-    }
-
-    /// How the clock of a source differs from the others'.
-    pub fn astray(&self, index: usize) -> Option<Astray> {
-        let voter = &self.voters[index];
-        if voter.is_stuck(self.active_ns, self.timeout_ns) {
-            return Some(Astray::Stands);
-        }
-        let ahead_ns = self.promises.ahead_ns(index).unwrap_or(voter.ahead_ns);
-        voter.out_of_step.then_some(Astray::Clock { ahead_ns })
     }
 
     /// By source: what it has passed, whether it is awaited or not.

@@ -5,7 +5,7 @@
 //! until it has passed the window, or has delivered all that the event can take of it.
 //!
 //! Fragments with one time are pieces if their packets are known not to be repetitions
-//! ([`FragmentFlags::SENT_ONCE`]), and repeated ones otherwise; at most `fragments_max` have one
+//! ([`FragmentFlags::SENT_ONCE`](crate::FragmentFlags::SENT_ONCE)), and repeated ones otherwise; at most `fragments_max` have one
 //! time.
 //! All of this costs nothing where an event has one fragment of a source.
 
@@ -16,7 +16,7 @@ use catchment_model::limits::COLUMN_BYTES_MAX;
 
 use super::group::{Queues, Waiting};
 use super::{TimeMatcher, flags_of, key_of};
-use crate::{Fragment, FragmentFlags, Matched};
+use crate::{Fragment, Matched};
 
 /// How many fragments of a source an event has, and what equal times there were.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Pieces {
         waiting: usize,
         taken: bool,
     ) -> bool {
-        let is_new = fragment.flags & FragmentFlags::SENT_ONCE != 0;
+        let is_new = fragment.is_sent_once();
         let taken = if taken { self.taken.get(index).copied().unwrap_or(0) } else { 0 };
         self.are_several() && is_new && waiting + taken < self.max
     }

@@ -1,11 +1,14 @@
 //! Front-ends, in the horizon: what they have passed, and how their clocks are.
 
+use std::ops::Range;
+
 use catchment_model::Entry;
 
 use super::horizon::Horizon;
 use super::promises::Step;
 use super::{TimeMatcher, key_of};
 use crate::edges::Promised;
+use crate::number::KEY_END;
 use crate::{Matched, SourceNote};
 
 impl TimeMatcher {
@@ -63,8 +66,21 @@ impl TimeMatcher {
     /// What a front-end lacks from one time to another is counted otherwise: it dropped that and
     /// said so, or it came late.
     pub(super) fn excuse(&mut self, index: usize, from_ns: i64, to_ns: i64, matched: &Matched) {
+        if self.horizon.promises.is_anew(index) {
+            return self.excused_anew.add(index, key_of(from_ns)..key_of(to_ns) + 1, 0);
+        }
         let forgotten = matched.closed_key.saturating_sub(self.queues.window.reach_ns());
         self.excused.add(index, key_of(from_ns)..key_of(to_ns) + 1, forgotten);
+    }
+
+    /// The clocks of these sources are known, and so much is added to what they have said anew.
+    pub(super) fn excuse_anew(&mut self, indices: impl Iterator<Item = usize>, shift_ns: i64) {
+        for index in indices {
+            for Range { start, end } in self.excused_anew.take(index) {
+                let shifted = |key: u64| key.saturating_add_signed(shift_ns).min(KEY_END);
+                self.excused.add(index, shifted(start)..shifted(end), 0);
+            }
+        }
     }
 
     /// Whether a front-end had passed the window of an event when it was cut, and says nothing of

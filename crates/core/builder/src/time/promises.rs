@@ -245,6 +245,11 @@ impl Promises {
         self.has(index) && !self.sources[index].is_anew
     }
 
+    /// Whether the clock of a source begins anew, and has to fit to the others'.
+    pub fn is_anew(&self, index: usize) -> bool {
+        self.sources.get(index).is_some_and(|source| source.is_anew)
+    }
+
     /// The clock of a source stands.
     pub fn stand(&mut self, index: usize) {
         if self.has(index) {

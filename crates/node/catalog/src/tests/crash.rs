@@ -48,7 +48,10 @@ fn operate(what: &str, folder: &Path) {
                 println!("number {}", live.number());
             }
         }
-        other => panic!("{other}"),
+        other => match other.strip_prefix("record-") {
+            Some(seed) => super::model::record(seed.parse().expect("a seed"), folder),
+            None => panic!("{other}"),
+        },
     }
 }
 
@@ -63,7 +66,7 @@ fn child() {
     operate(what, Path::new(folder));
 }
 
-fn spawn(what: &str, step: i64, folder: &Path) -> std::process::Child {
+pub(super) fn spawn(what: &str, step: i64, folder: &Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tests::crash::child", "--nocapture"])
         .env(ORDER, format!("{what} {step} {}", folder.display()))
@@ -73,7 +76,7 @@ fn spawn(what: &str, step: i64, folder: &Path) -> std::process::Child {
 }
 
 /// The numbers that it said, and whether it was killed.
-fn ended_child(child: std::process::Child) -> (Vec<u64>, bool) {
+pub(super) fn ended_child(child: std::process::Child) -> (Vec<u64>, bool) {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     // The test harness writes before it on the same line.
@@ -104,6 +107,8 @@ fn sound(folder: &Path, given: &mut BTreeSet<u64>, said: Vec<u64>) {
     let mut catalog = Catalog::open(folder).unwrap();
     for (number, state, _) in told(&catalog) {
         assert!(["failed", "interrupted", "complete"].contains(&state), "{number} is {state}");
+        let files = catalog.run(number).unwrap().file_rows.len();
+        assert!(state != "complete" || files == 1, "{number} has {files} files");
     }
     let check = |connection: &rusqlite::Connection| {
         connection.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0))
@@ -181,8 +186,11 @@ fn a_process_that_dies_while_it_looks_up_what_another_left_leaves_that_to_the_ne
         let late = LiveRun::without_catalog(folder, None).unwrap();
         let late_number = late.number();
         let over = Some(Over::Ended(super::ended(9, 6)));
-        let comment = "late".to_owned();
-        let known = RunKnown { comment, over, taken: second(3), ..RunKnown::default() };
+        let (name, comment) = (format!("run-{late_number}"), "late".to_owned());
+        let id = RunId(id.0.map(|byte| byte ^ 2));
+        Files { id, name: name.clone(), ..Files::of("", 0, late_number) }.write(folder);
+        let begun = Some(Begun { id, folder: folder.join(name), started: second(1) });
+        let known = RunKnown { comment, begun, over, taken: second(3), ..RunKnown::default() };
         known.keep(folder, &late).unwrap();
         drop(late);
         let (_, killed) = ended_child(spawn("open", step, folder));
@@ -192,8 +200,10 @@ fn a_process_that_dies_while_it_looks_up_what_another_left_leaves_that_to_the_ne
         assert_eq!((run.state, run.files), (RunState::Interrupted, Some(1)), "step {step}");
         assert_eq!((run.events, run.loss_count), (Some(6), Some(2 + 5)), "step {step}");
         assert!(!detail.ledger.is_empty() && detail.file_rows.len() == 1, "step {step}");
-        let run = catalog.run(late_number).unwrap().run;
+        let detail = catalog.run(late_number).unwrap();
+        let run = &detail.run;
         assert_eq!((run.state, run.comment.as_str()), (RunState::Complete, "late"), "step {step}");
+        assert_eq!(detail.file_rows.len(), 1, "step {step}");
         let pending = std::fs::read_dir(Paths::new(folder).pending_folder()).unwrap();
         assert_eq!(pending.count(), 0, "step {step}");
         if !killed {

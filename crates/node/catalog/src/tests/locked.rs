@@ -82,6 +82,44 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
 }
 
 #[test]
+fn an_end_stands_though_what_waited_before_it_is_entered_once_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut catalog = Catalog::open(folder).unwrap();
+    let live = take(&mut catalog, "");
+    let begun = Begun { id: RunId([1; 16]), folder: folder.join("run-a"), started: second(1) };
+    let (begun, locations_then) = (Some(begun), locations(None));
+    let mut known = RunKnown { begun, locations: locations_then, ..RunKnown::default() };
+    known.keep(folder, &live).unwrap();
+    let path = Paths::new(folder).pending(1);
+    let waited = std::fs::read(&path).unwrap();
+    known.over = Some(Over::Ended(RunEnd { fault: Some("full".into()), ..ended(9, 6) }));
+    known.locations = locations(Some(2));
+    catalog.enter(&live, &known).unwrap();
+    // Its process is killed before it removes that.
+    std::fs::write(&path, waited).unwrap();
+    drop(live);
+    let detail = Catalog::open(folder).unwrap().run(1).unwrap();
+    assert_eq!((detail.run.state, detail.run.reason.as_deref()), (RunState::Fault, Some("full")));
+    assert_eq!((detail.run.ended, detail.locations), (Some(second(9)), known.locations));
+}
+
+#[test]
+fn a_run_whose_end_waits_does_not_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    let live = take(&mut catalog, "");
+    begin_run(&mut catalog, &live, RunId([1; 16]), folder.path(), second(1)).unwrap();
+    let over = Some(Over::Ended(ended(9, 6)));
+    let begun = Begun { id: RunId([1; 16]), folder: folder.path().into(), started: second(1) };
+    let known = RunKnown { begun: Some(begun), over, ..RunKnown::default() };
+    known.keep(folder.path(), &live).unwrap();
+    drop(live);
+    assert!(matches!(catalog.resume(1), Err(CatalogError::NoRun { number: 1 })));
+    assert_eq!(catalog.run(1).unwrap().run.state, RunState::Complete);
+}
+
+#[test]
 fn no_number_is_given_twice_though_the_file_of_numbers_is_lost_while_another_has_the_catalogue() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -153,6 +191,8 @@ fn a_recorders_own_books_stand_where_its_files_lack_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut catalog = Catalog::open(folder).unwrap();
+    // Their processes look at the files, and are there for some time.
+    let mut lives = Vec::new();
     for (fault, in_files) in [(true, false), (false, true)] {
         let live = take(&mut catalog, "");
         let number = live.number();
@@ -166,10 +206,13 @@ fn a_recorders_own_books_stand_where_its_files_lack_the_end() {
         end.fault = fault.then(|| "the disk was full".to_owned());
         end_run(&mut catalog, &live, &end);
         catalog.scan(number).unwrap();
+        lives.push(live);
     }
     let check = |catalog: &Catalog| {
-        for (number, loss) in [(1, 102), (2, 2)] {
+        let states = [RunState::Fault, RunState::Complete];
+        for ((number, loss), state) in [(1, 102), (2, 2)].into_iter().zip(states) {
             let detail = catalog.run(number).unwrap();
+            assert_eq!((detail.run.state, detail.run.ended), (state, Some(second(9))));
             assert_eq!((detail.run.loss_count, detail.run.files), (Some(loss), Some(1)));
             let discarded = detail.ledger.iter().any(|(_, count)| *count == 100);
             assert_eq!(discarded, number == 1, "{:?}", detail.ledger);

@@ -19,8 +19,18 @@ impl CatalogClient {
     /// The catalogue cannot be read or written.
     pub(crate) fn forwarded(&self, one: &Forwarded) -> Result<bool, CatalogError> {
         let found = self.at_once(|catalog| catalog.in_spill(one.run, &one.spill, &one.name))?;
-        // It says so already, or is in no catalogue.
-        let Some(detail) = found else { return Ok(true) };
+        let Some(detail) = found else {
+            // It says so already, or is in no catalogue: a program that was killed then may not
+            // have looked at the files.
+            for folder in one.locations.iter().filter(|place| place.kind == LocationKind::Folder) {
+                let path = Path::new(&folder.address).join(&folder.name);
+                if let Err(error) = self.catalog.scan_folder(&path, one.run) {
+                    let folder = path.display();
+                    tracing::warn!(%folder, %error, "the catalogue does not know the run's files");
+                }
+            }
+            return Ok(true);
+        };
         if !detail.run.state.is_final() {
             return Ok(false);
         }
@@ -100,4 +110,49 @@ fn remark(one: &Forwarded) -> Option<Remark> {
     let text = format!("{frames} frames that waited in {spill} were forwarded to {place}{missed}");
     let (time, kind, who) = (utc_now(), Remark::ALONE.to_owned(), String::new());
     (frames + lost > 0).then_some(Remark { time, kind, who, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use catchment_catalog::NumberRequest;
+    use catchment_fixtures::hadtu_sources;
+    use catchment_frame::Schema;
+    use catchment_model::RunId;
+    use catchment_storage::{Ending, EventFrame, NewRun, RunWriter, WriteOptions};
+
+    use super::*;
+
+    #[test]
+    fn files_that_a_program_was_killed_before_it_looked_at_are_found_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let (id, path) = (RunId([7; 16]), folder.path().join("run-a"));
+        let client = CatalogClient::of(folder.path());
+        let live = client.take(&NumberRequest::default()).unwrap();
+        // As it says once all is forwarded: nothing waits in a spill.
+        client.begin(&live, (id, &path), Vec::new());
+        let schema = Schema::events(hadtu_sources(1, |_| true));
+        let run = NewRun { run: id, ..NewRun::new(path, "run-a", schema).unwrap() };
+        let mut writer = RunWriter::create(run, WriteOptions::small()).unwrap();
+        let (keys, times_ns, flags, sources) = (&[1], &[1], &[0], Vec::new());
+        let frame = EventFrame { keys, times_ns, flags, sources, increments: None };
+        writer.write_events(frame).unwrap();
+        writer.finish(Ending::default()).unwrap();
+        let address = folder.path().display().to_string();
+        let location = RunLocation { address, name: "run-a".to_owned(), ..RunLocation::default() };
+        let forwarded = Forwarded {
+            run: id,
+            target: "local".to_owned(),
+            name: "run-a".to_owned(),
+            spill: "/spill".to_owned(),
+            place: location.address.clone(),
+            frames: 0,
+            frames_lost: 0,
+            is_whole: true,
+            fragments: Vec::new(),
+            locations: vec![location],
+        };
+        assert!(client.forwarded(&forwarded).unwrap());
+        let detail = client.read(|catalog| catalog.run(live.number())).unwrap();
+        assert_eq!(detail.file_rows.len(), 1);
+    }
 }

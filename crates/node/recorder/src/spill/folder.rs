@@ -11,19 +11,23 @@
 //! gets all from the spill, which has the header, too. Nothing is forwarded where the file system
 //! has no locks, of a run that ended while the folder hung: its disk may write there still.
 //!
+//! Of a run that was interrupted, files say that they were written when its recorder wrote last,
+//! since the run may go on by that (`run.resume`).
+//!
 //! Calls take as long as the disk does, on the thread of this spill.
 
-use std::fs::{OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use catchment_agent::Entropy as _;
-use catchment_disk::{append_lines, list_files, open_regular};
+use catchment_disk::{append_lines, last_written, list_files, open_regular};
 use catchment_frame::{FILE_LIST_NAME, FileHeader, FileListLine};
 use catchment_model::{Entry, Ledger};
 use catchment_runner::SystemEntropy;
 use catchment_storage::{
-    FileRepair, Interrupted, Outcome, Resumable, ResumedPlace, RunPlace, StorageError,
+    EXTENSION, FileRepair, Interrupted, Outcome, Resumable, ResumedPlace, RunPlace, StorageError,
 };
 
 use super::backlog::AllRead;
@@ -47,6 +51,8 @@ pub(super) struct ToFolder {
     folder: PathBuf,
     file_bytes: u64,
     files: Option<Files>,
+    /// When the recorder of a run that was interrupted wrote last, if that is known.
+    written: Option<SystemTime>,
     /// Since when a file is open that is written, and when that is looked at again.
     locked_ns: Option<u64>,
     open_at_ns: u64,
@@ -73,6 +79,8 @@ struct Files {
     blank: Option<Blank>,
     /// Whether the last file says that the run has ended.
     marks_end: bool,
+    /// When its recorder had written the frames, if files say that.
+    written: Option<SystemTime>,
 }
 
 struct Synced {
@@ -90,11 +98,16 @@ struct Blank {
 impl ToFolder {
     pub(super) fn new(spill: Spill, runs: &Path, file_bytes: u64) -> Self {
         let folder = runs.join(&spill.identity().name);
+        let is_ended = spill.run_end().is_some();
+        let in_folder = list_files(&folder, EXTENSION).unwrap_or_default();
+        let in_spill = list_files(spill.folder(), EXTENSION).unwrap_or_default();
+        let written = last_written(in_folder.iter().chain(&in_spill)).filter(|_| !is_ended);
         Self {
             backlog: Backlog::new(spill),
             folder,
             file_bytes,
             files: None,
+            written,
             locked_ns: None,
             open_at_ns: 0,
             durable: 0,
@@ -168,7 +181,7 @@ impl ToFolder {
         if self.backlog.spill.run_end().is_none() {
             return Ok(());
         }
-        let paths = list_files(&self.folder, "catch").map_err(|error| error.to_string())?;
+        let paths = list_files(&self.folder, EXTENSION).map_err(|error| error.to_string())?;
         let Some(path) = paths.last() else { return Ok(()) };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         let file = open_regular(path, OpenOptions::new().read(true)).map_err(failed)?;
@@ -224,7 +237,7 @@ impl ToFolder {
         self.durable = begins;
         self.backlog.go_on_at(begins, None);
         let before = Ledger::new(header.schema.sources.len());
-        Ok(Files { shown: begins, ..Files::behind(header, before) })
+        Ok(Files { shown: begins, written: self.written, ..Files::behind(header, before) })
     }
 
     /// Goes on behind what the folder has.
@@ -244,7 +257,8 @@ impl ToFolder {
         let shown = left.sequence;
         self.durable = self.backlog.spill.doubted_from().map_or(shown, |from| from.min(shown));
         self.backlog.go_on_at(self.durable, None);
-        Ok(Files { next_index, shown, marks_end, ..Files::behind(header, ledger) })
+        let written = self.written;
+        Ok(Files { next_index, shown, marks_end, written, ..Files::behind(header, ledger) })
     }
 
     /// Writes the next frame. Whether there is none, and all are durable.
@@ -316,6 +330,7 @@ impl Files {
             synced: None,
             blank: None,
             marks_end: false,
+            written: None,
         }
     }
 
@@ -361,14 +376,26 @@ impl Files {
         for (synced, bytes) in self.synced.iter_mut().zip(bytes) {
             synced.bytes = bytes;
         }
+        self.keep_written();
         Ok(())
+    }
+
+    /// Has the present file say when its recorder had written what it has.
+    fn keep_written(&self) {
+        if let Some((Synced { path, .. }, written)) = self.synced.as_ref().zip(self.written) {
+            // Without that the run is younger than it is.
+            let _set = File::open(path).and_then(|file| file.set_modified(written));
+        }
     }
 
     /// Cuts off what is not synced of the present file, or of one that could not be closed.
     fn cut_unsynced(&mut self) -> io::Result<()> {
         self.writer.abandon();
-        let Some(Synced { path, bytes }) = self.synced.take() else { return Ok(()) };
-        OpenOptions::new().write(true).open(path)?.set_len(bytes)
+        let Some(Synced { path, bytes }) = &self.synced else { return Ok(()) };
+        OpenOptions::new().write(true).open(path)?.set_len(*bytes)?;
+        self.keep_written();
+        self.synced = None;
+        Ok(())
     }
 
     fn write(&mut self, frame: &Outgoing) -> io::Result<()> {
@@ -404,6 +431,7 @@ impl Files {
                 source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
             }
             let bytes = self.writer.close_with(&self.before, run_ended)?;
+            self.keep_written();
             self.synced = None;
             let index = self.next_index - 1;
             self.marks_end = run_ended;
@@ -473,17 +501,25 @@ mod tests {
             let reader = FileReader::open(&bytes).unwrap();
             reader.frames().iter().map(|frame| frame.info.sequence).collect::<Vec<_>>()
         };
-        let mut files = files();
+        // Its recorder wrote last then, whoever writes these files.
+        let written = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000);
+        let said = || last_written(list_files(&folder, EXTENSION).unwrap());
+        let mut files = Files { written: Some(written), ..files() };
         files.begin(&folder, 1).unwrap();
         (0..2).for_each(|number| files.writer.write(&frame(number)).unwrap());
         files.sync().unwrap();
+        assert_eq!(said(), Some(written));
         files.writer.write(&frame(2)).unwrap();
         assert_eq!(numbers(), [0, 1, 2]);
         // The second time there is nothing to cut.
         for _ in 0..2 {
             files.cut_unsynced().unwrap();
-            assert_eq!(numbers(), [0, 1]);
+            assert_eq!((numbers(), said()), (vec![0, 1], Some(written)));
         }
+        files.begin(&folder, 1).unwrap();
+        files.writer.write(&frame(2)).unwrap();
+        files.close(&folder).unwrap();
+        assert_eq!(said(), Some(written));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use catchment_disk::{ReadFile, sync_folder};
+use catchment_disk::{EditFile, ReadFile, last_written, sync_folder};
 use catchment_frame::{
     Codec, ColumnEntry, ColumnKind, ColumnProblem, FileFrames, FileHeader, FileReader, FrameError,
     FrameInfo, FrameKind, Position, Positions, Schema, decode_positions, encode_positions,
@@ -205,7 +205,8 @@ fn has_losses(counts: &Ledger) -> bool {
     counts.sources.iter().any(lost)
 }
 
-/// Copies the frames from the end of a place to that of the run, in a new file.
+/// Copies the frames from the end of a place to that of the run, in a new file, which says that it
+/// was written when the holder's were.
 fn copy(
     from: &Resumable,
     place: &ResumedPlace,
@@ -239,6 +240,11 @@ fn copy(
         let _deleted = std::fs::remove_file(&path);
     }
     let copied = copied?;
+    let written = last_written(&from.places[holder].files);
+    // Without that the run is younger than it is.
+    if let Some((file, written)) = EditFile::open(&path).ok().zip(written) {
+        file.keep_written(Ok(written));
+    }
     sync_folder(folder)?;
     Ok(copied)
 }

@@ -1,5 +1,7 @@
 //! What is kept of a file of an interrupted run, and how it is closed behind that.
 
+use std::collections::BTreeMap;
+
 use catchment_disk::EditFile;
 use catchment_frame::{FrameKind, FrameSummary, Positions, close_behind, frame_ledger};
 use catchment_model::Ledger;
@@ -17,18 +19,16 @@ pub(super) struct Kept {
     pub(super) frames: usize,
     /// The sum of what these count; none if the file is closed, loses none, and has a whole table.
     pub(super) sum: Option<Ledger>,
-    /// Whether that sum was in the file's table.
+    /// Whether that sum was in the file's table, as its writer made it.
     pub(super) is_in_table: bool,
     pub(super) is_durable: bool,
 }
 
 impl Kept {
-    /// Adds its first frames, which are kept, to those of the place, and what they count. One that
-    /// stands in one of the files before it, too, is there already.
+    /// Adds its first frames, which are kept, to those of the place, and what they count.
     pub(super) fn new(
         (found, is_durable): (Found, bool),
         frames: usize,
-        before: &[Self],
         place: &mut ResumedPlace,
     ) -> Self {
         let reader = &found.reader;
@@ -41,28 +41,16 @@ impl Kept {
         }
         // Where a table has no sum, or a damaged one, the frames have it.
         let listed = loses_none.then(|| reader.frames_ledger().ok().flatten()).flatten();
-        let is_in_table = listed.is_some();
+        let is_repaired = reader.flags().is_some_and(|flags| flags.repaired);
+        let is_in_table = listed.is_some() && !is_repaired;
         let sum = listed.unwrap_or_else(|| {
             let mut sum = Ledger::new(sources);
             (0..frames).for_each(|frame| sum.add(&frame_ledger(reader, frame).0));
             sum
         });
-        let events = |frames: &[FrameSummary]| {
-            rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events)
-        };
         place.ledger.add(&sum);
         place.frames += frames as u64;
         place.events += events(&reader.frames()[..frames]);
-        for (frame, older, at) in again(before, &found, frames) {
-            // Of a damaged one, a sum that was in no table has what can be read.
-            let counts = match older.is_in_table {
-                true => frame_ledger(reader, frame).0,
-                false => frame_ledger(&older.found.reader, at).0,
-            };
-            place.ledger = place.ledger.since(&counts);
-            place.frames -= 1;
-            place.events -= events(&reader.frames()[frame..=frame]);
-        }
         Self { found, frames, sum: (!is_whole).then_some(sum), is_in_table, is_durable }
     }
 
@@ -91,6 +79,7 @@ impl Kept {
         drop(reader);
         // Nobody else cuts it meanwhile.
         let file = EditFile::open(&path)?;
+        let written = file.written();
         if let Some((from, to)) = cut_off {
             keep_superseded(&path, from, to)?;
         }
@@ -98,35 +87,73 @@ impl Kept {
         // TOC and trailer are durable before anything after them is cut.
         file.sync()?;
         file.truncate(closing.file_bytes())?;
+        file.keep_written(written);
         file.sync()?;
         list_cut(&path, &header, closing.file_bytes())?;
         Ok(closing.file_bytes())
     }
 }
 
-/// Of the first frames of a file, those that a file before it has, too, which one, and where: items
-/// of a part whose folder was left out, and is back, or frames that were written again because
-/// nobody knew whether they were durable.
-fn again<'a>(before: &'a [Kept], found: &Found, frames: usize) -> Vec<(usize, &'a Kept, usize)> {
-    let begins = |found: &Found| found.reader.header().part.map(|part| part.first_item);
+/// Has a place count once what several of its files have: items of a part whose folder was left
+/// out, and is back, or frames that were written again because nobody knew whether they were
+/// durable.
+pub(super) fn count_once(files: &[Kept], place: &mut ResumedPlace) {
+    let mut groups = BTreeMap::new();
+    for (index, file) in files.iter().enumerate() {
+        for (frame, mut copies) in again(&files[..index], file) {
+            place.frames -= 1;
+            place.events -= events(&file.first_frames()[frame..=frame]);
+            let (first, at) = copies[0];
+            copies.push((file, frame));
+            // That of the last file has all of them.
+            groups.insert((first.found.reader.header().file_index, at), copies);
+        }
+    }
+    for copies in groups.values() {
+        place.ledger = place.ledger.since(&surplus(copies));
+    }
+}
+
+/// What the sums of files count of one frame, less what it counts. A sum that is in no table of the
+/// writer's has of a damaged copy what can be read.
+fn surplus(copies: &[(&Kept, usize)]) -> Ledger {
+    let read = |&(file, frame): &(&Kept, usize)| frame_ledger(&file.found.reader, frame).0;
+    let counts: Vec<Ledger> = copies.iter().map(read).collect();
+    let mut whole = Ledger::new(counts[0].sources.len());
+    counts.iter().for_each(|one| whole.add(&one.since(&whole)));
+    let mut sum = Ledger::new(whole.sources.len());
+    for ((file, _), own) in copies.iter().zip(&counts) {
+        sum.add(if file.is_in_table { &whole } else { own });
+    }
+    sum.since(&whole)
+}
+
+fn events(frames: &[FrameSummary]) -> u64 {
+    rows_of(frames.iter().map(|frame| frame.info), FrameKind::Events)
+}
+
+/// Of the first frames of a file, those that files before it have, too, and where.
+fn again<'a>(before: &'a [Kept], file: &Kept) -> Vec<(usize, Vec<(&'a Kept, usize)>)> {
+    let begins = |file: &Kept| file.found.reader.header().part.map(|part| part.first_item);
     // These rise within a file: the items of a part, or the numbers of frames.
-    let order = |found: &Found, frame: usize| {
-        let number = found.reader.frames()[frame].info.sequence;
-        begins(found).map_or(number, |first| first.saturating_add(frame as u64))
+    let order = |file: &Kept, frame: usize| {
+        let number = file.first_frames()[frame].info.sequence;
+        begins(file).map_or(number, |first| first.saturating_add(frame as u64))
     };
     let find = |older: &'a Kept, frame: usize| {
-        let (frames, own) = (older.first_frames(), order(found, frame));
-        let at = match begins(&older.found) {
+        let (frames, own) = (older.first_frames(), order(file, frame));
+        let at = match begins(older) {
             Some(first) => usize::try_from(own.checked_sub(first)?).ok()?,
             None => frames.binary_search_by_key(&own, |one| one.info.sequence).ok()?,
         };
         // Other frames may have got the numbers of items that were not durable.
         let of = |one: &FrameSummary| (one.info.sequence, one.info.kind);
-        (of(frames.get(at)?) == of(&found.reader.frames()[frame])).then_some((frame, older, at))
+        (of(frames.get(at)?) == of(&file.first_frames()[frame])).then_some((older, at))
     };
-    let last = |older: &Kept| Some(order(&older.found, older.frames.checked_sub(1)?));
+    let last = |older: &Kept| Some(order(older, older.frames.checked_sub(1)?));
     let newest = before.iter().filter_map(last).max();
     // As a rule there are none.
-    let shared = (0..frames).take_while(|&frame| Some(order(found, frame)) <= newest);
-    shared.filter_map(|frame| before.iter().find_map(|older| find(older, frame))).collect()
+    let shared = (0..file.frames).take_while(|&frame| Some(order(file, frame)) <= newest);
+    let all = |frame| (frame, before.iter().filter_map(|older| find(older, frame)).collect());
+    shared.map(all).filter(|(_, older): &(_, Vec<_>)| !older.is_empty()).collect()
 }

@@ -13,7 +13,7 @@ use catchment_frame::{
 };
 use catchment_model::{Entry, Ledger, SourceLedger};
 
-use super::kept::Kept;
+use super::kept::{Kept, count_once};
 use super::{Cut, Elsewhere, End, ResumedPlace, RunPlace};
 use crate::apart::GivenUp;
 use crate::error::StorageError;
@@ -397,9 +397,9 @@ impl Place {
             let file_index = file.reader.header().file_index;
             place.next_index = place.next_index.max(file_index.saturating_add(1));
             let is_durable = is_listed(&self.listed, &file);
-            let file = Kept::new((file, is_durable), frames, &kept, &mut place);
-            kept.push(file);
+            kept.push(Kept::new((file, is_durable), frames, &mut place));
         }
+        count_once(&kept, &mut place);
         let behind_gap = kept.split_off(before_gap(&kept)).into_iter().rev();
         for Kept { found: Found { path, reader, .. }, .. } in behind_gap {
             drop(reader);

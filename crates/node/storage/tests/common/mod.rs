@@ -29,7 +29,7 @@ pub struct Recipe {
     pub unclosed: bool,
     /// Fragments of each source that arrived and are not in the files.
     pub in_flight: u64,
-    /// Each file except the first begins by repeating the last frame of the previous one.
+    /// Each file except the first begins by repeating the last frame before it.
     pub repeats: bool,
     /// The ledger counts repeated frames again.
     pub counts_repeated: bool,
@@ -244,9 +244,11 @@ impl Recipe {
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
                 frames_written.push((summary, entries));
+                sum.add(&events.ledger(&header.schema));
                 if self.counts_repeated {
                     made.ledger.add(&events.ledger(&header.schema));
                 }
+                newest = Some(events);
             }
             for (index, &rows) in frames.iter().enumerate() {
                 let last = last_file && index + 1 == frames.len();

@@ -53,6 +53,25 @@ fn files_of_a_part_are_cut_for_no_stream_with_all_frames_and_the_other_way_round
 }
 
 #[test]
+fn closing_the_files_of_a_stream_is_no_sign_of_life_of_its_sender() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run-00000.catch");
+    std::fs::write(&path, header(false).encode()).unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(1_000);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(old).unwrap();
+    let question = Question { below: u64::MAX, numbers: None };
+    // The second sender asks for what is closed.
+    for _ in 0..2 {
+        let folders = [folder.path().to_owned()];
+        let stored = stored::close_in(&folders, &key(false), Some(&question));
+        let age_ns = stored.map(|stored| stored.described.expect("it is described").age_ns);
+        assert!(matches!(age_ns, Ok(1_000_000_000_000..)), "{age_ns:?}");
+        assert!(FileReader::open(std::fs::read(&path).unwrap()).unwrap().closed());
+    }
+}
+
+#[test]
 fn a_file_that_was_never_begun_says_that_none_is_missing_until_what_is_behind_it_is_cut_off() {
     for is_there in [false, true] {
         let folder = tempfile::tempdir().unwrap();

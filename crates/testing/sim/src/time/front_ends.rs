@@ -155,14 +155,15 @@ pub fn suffered(plan: &TimePlan, log: &TimeLog) -> Faults {
 }
 
 /// Whether nothing befalls a source's front-end by which it loses anything, or is not heard for
-/// longer than others wait: a required one is waited for when its connection is cut.
+/// longer than others wait: a required one is waited for when its connection is cut, or when it
+/// learns late that it may begin.
 pub fn is_heard(plan: &TimePlan, log: &TimeLog, role: SourceRole) -> bool {
     let suffered = suffered(plan, log);
     let is_cut = suffered.has(Fault::Cut);
     match role {
         SourceRole::Required if is_cut => !suffered.iter().any(|one| !BESIDE_CUTS.contains(&one)),
         SourceRole::Required => !suffered.iter().any(|one| !SLOW.contains(&one)),
-        _ => !suffered.iter().any(|one| one != Fault::LateAnswers),
+        _ => suffered == Faults::NONE,
     }
 }
 

@@ -597,41 +597,34 @@ class FrontendLink:
         index: int | None,
         wait: float,
         callback: Callable[[str, int, list[tuple[str, str]]], object] | None,
+        skew: int = 0,
+        buffer_ms: int = 0,
+        stops_in_pause: bool = False,
     ) -> FrontendLink: ...
     def send(
         self, source: int, key: int, payload: NDArray[np.uint8], tag: int, flags: int, groups: int
     ) -> None:
         """Appends a fragment, and waits while there is no room for it."""
-
     def try_send(
         self, source: int, key: int, payload: NDArray[np.uint8], tag: int, flags: int, groups: int
     ) -> int:
         """Appends a fragment if there is room: 0 accepted, 1 full, 2 ended."""
-
     def send_packet(self, link: int, packet: NDArray[np.uint8]) -> None:
         """Appends a packet to a channel link, and waits while there is no room for it."""
-
     def try_send_packet(self, link: int, packet: NDArray[np.uint8]) -> int:
         """Appends a packet if there is room: 0 accepted, 1 full, 2 ended."""
-
     def abandon(self, source: int, count: int, reason: str, keys: tuple[int, int] | None) -> None:
         """Says that fragments were made and dropped."""
-
     def setting(self, source: int, name: str, value: str) -> None:
         """Says that a setting has changed before the next fragment."""
-
     def renumber(self, source: int, key: int) -> None:
         """Says that numbers begin again."""
-
     def low_water(self, source: int, key: int | None, idle: bool) -> None:
         """Promises that no lower key will follow."""
-
     def status(self) -> str:
         """Where the front-end stands, in one line."""
-
     def counts(self, source: int) -> dict[str, int]:
         """What happened to a source so far."""
-
     def declare(
         self,
         name: str,
@@ -641,19 +634,14 @@ class FrontendLink:
         writable: bool,
     ) -> None:
         """Reports what something is set to."""
-
     def value(self, name: str) -> bool | float | str | None:
         """The present value of a setting."""
-
     def count(self, name: str, value: int, unit: str) -> None:
         """Reports a counter."""
-
     def alarm(self, name: str, text: str | None) -> None:
         """Raises an alarm, or ends it."""
-
     def say(self, text: str) -> None:
         """Reports a line of status."""
-
     def close(self, timeout: float) -> tuple[int, int]:
         """Waits until everything is confirmed, at most for so many seconds, and ends. Returns how
         many items are not confirmed, and how many a run has ended without.
@@ -667,34 +655,24 @@ class TestRecorder:
     @property
     def url(self) -> str:
         """Where front-ends connect."""
-
     @property
     def faults(self) -> list[str]:
         """What front-ends did wrong, in words."""
-
     def cut(self) -> None:
         """Cuts all connections. Front-ends may come back at once."""
-
     def restart(self) -> None:
         """Dies and comes back at once: what was not durable is forgotten."""
-
     def pause(self) -> None:
         """Reads no data until `go_on`."""
-
     def go_on(self) -> None:
         """Reads data again."""
-
     def durable_at_once(self, at_once: bool) -> None:
         """Whether what is taken is durable at once, or when `tell_durable` says so."""
-
     def tell_durable(self, source: str, position: int) -> None:
         """All items of a source below a position are durable, as far as they are taken."""
-
     def command(self, kind: str, run: int) -> int:
         """Gives front-ends a command of this kind, and returns its number."""
-
     def answers(self) -> list[tuple[int, str, str]]:
         """The answers to commands so far: number, answer, text."""
-
     def taken(self, source: str) -> list[tuple[int, bytes]]:
         """Keys and bytes of the fragments that it took of a source."""

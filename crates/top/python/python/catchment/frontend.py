@@ -371,6 +371,9 @@ def connect(  # noqa: PLR0913 (all but address and name are named)
     index: int | None = None,
     wait: float = 10.0,
     on_command: Callable[[Command], object] | None = None,
+    skew: int | str = "1 MiB",
+    buffer_ms: int = 0,
+    stops_in_pause: bool = False,
 ) -> Frontend:
     """Connect a front-end to the recorder at `catchment+tcp://HOST[:PORT]`.
 
@@ -383,6 +386,12 @@ def connect(  # noqa: PLR0913 (all but address and name are named)
     `index` makes the name end in `-INDEX`, for the n-th copy of a program. `wait` is how many
     seconds to wait for the recorder; with 0, fragments wait in the ring. `on_command` is called on
     a thread of its own; an exception refuses the command, by its text.
+
+    More than 16 sources share connections: `skew` is by how many bytes keys may be out of order on
+    one (at most 1 GiB; the recorder may grant less). `buffer_ms` is how long the buffer lasts at
+    the highest rate, 0 if that is not known: the recorder raises an alarm where it is too short.
+    With `stops_in_pause` nothing is sent while the run is paused, and what is made waits in the
+    ring; otherwise the recorder discards and counts it.
 
     Raise FrontendError if the recorder refuses, or is not there.
     """
@@ -411,6 +420,9 @@ def connect(  # noqa: PLR0913 (all but address and name are named)
         index=index,
         wait=wait,
         callback=None if on_command is None else call,
+        skew=_bytes_of(skew),
+        buffer_ms=buffer_ms,
+        stops_in_pause=stops_in_pause,
     )
     return Frontend(link, made)
 
