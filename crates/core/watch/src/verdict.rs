@@ -334,10 +334,10 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
     let ago = words_of_time;
     match (flow.received_age_ns, flow.recorded_age_ns) {
         (None, _) if since_ns <= limits.silent_ns => {
-            Some(format!("the run began {} ago, no data yet", ago(since_ns)))
+            Some(format!("recording began {} ago, no data yet", ago(since_ns)))
         }
         (None, _) => {
-            Some(format!("no data from any source since the run began {} ago", ago(since_ns)))
+            Some(format!("no data from any source since recording began {} ago", ago(since_ns)))
         }
         (Some(age_ns), _) if age_ns > limits.silent_ns => {
             Some(format!("no data from any source for {}", ago(age_ns)))
@@ -361,12 +361,12 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
         (_, None) if since_ns > limits.recorded_ns => {
             let since = ago(since_ns);
             Some(format!(
-                "data arrive but nothing has reached the disk since the run began {since} ago"
+                "data arrive but nothing has reached the disk since recording began {since} ago"
             ))
         }
         _ if flow.cannot_write => Some(CANNOT_WRITE.to_owned()),
         (_, None) => {
-            Some(format!("the run began {} ago, the first data are on their way", ago(since_ns)))
+            Some(format!("recording began {} ago, the first data are on their way", ago(since_ns)))
         }
         (Some(_), Some(_)) => None,
     }

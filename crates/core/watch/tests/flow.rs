@@ -371,13 +371,13 @@ fn every_way_of_not_recording_says_why() {
     let flow = Flow { recorded_age_ns: Some(8 * S), ..good() };
     assert_eq!(judge(&flow), not("data arrive but nothing reaches the disk for 8 s"));
     let young = Flow { run: Run::Recording { since_ns: 3 * S }, recorded_age_ns: None, ..good() };
-    assert_eq!(judge(&young), not("the run began 3 s ago, the first data are on their way"));
+    assert_eq!(judge(&young), not("recording began 3 s ago, the first data are on their way"));
     let flow = Flow { received_age_ns: None, ..young };
-    assert_eq!(judge(&flow), not("the run began 3 s ago, no data yet"));
+    assert_eq!(judge(&flow), not("recording began 3 s ago, no data yet"));
     let flow = Flow { received_age_ns: None, recorded_age_ns: None, ..good() };
-    assert_eq!(judge(&flow), not("no data from any source since the run began 10 min ago"));
+    assert_eq!(judge(&flow), not("no data from any source since recording began 10 min ago"));
     let flow = Flow { recorded_age_ns: None, ..good() };
-    let text = "data arrive but nothing has reached the disk since the run began 10 min ago";
+    let text = "data arrive but nothing has reached the disk since recording began 10 min ago";
     assert_eq!(judge(&flow), not(text));
 }
 

@@ -530,14 +530,14 @@ impl Conductor {
             }
             (None, State::Idle) if doing.is_none() => Run::Unconfigured,
             (Some(active), State::Recording | State::Fault) => {
-                Run::Recording { since_ns: now_ns.saturating_sub(active.started_ns) }
+                Run::Recording { since_ns: now_ns.saturating_sub(active.recorded_since_ns) }
             }
             _ => Run::None(doing.as_deref()),
         };
         let addresses = active.as_ref().map(|active| &active.addresses[..]);
         let meaning = self.watching.look(&Moment {
             now_ns,
-            run: open.map(|active| (active.number, active.started_ns)),
+            run: open.map(|active| (active.number, active.recorded_since_ns)),
             snapshot: snapshot.as_deref(),
             flow,
             fault: reason.as_deref().filter(|_| state.is_broken() && !is_held_up),

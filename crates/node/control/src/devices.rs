@@ -122,6 +122,8 @@ pub(crate) struct Active {
     /// How often it went on after its recorder's death.
     pub(crate) epoch: u32,
     pub(crate) started_ns: u64,
+    /// Since when this program records it: later than it was started if it went on after a death.
+    pub(crate) recorded_since_ns: u64,
     pub(crate) who: String,
     pub(crate) comment: String,
     /// Whether its data are emulated.
@@ -166,6 +168,7 @@ impl Active {
     pub(crate) fn of(recorder: &Recorder, number: u64) -> Self {
         // Sources of connections share no buffer that is asked for at the start.
         let granted = recorder.granted_socket_bytes().iter().copied().filter(|&bytes| bytes > 0);
+        let now_ns = utc_now().0;
         Self {
             observer: recorder.observer(),
             number,
@@ -174,7 +177,8 @@ impl Active {
             addresses: recorder.addresses().to_vec(),
             granted_bytes_min: granted.min().unwrap_or(0),
             epoch: recorder.epoch(),
-            started_ns: utc_now().0,
+            started_ns: now_ns,
+            recorded_since_ns: now_ns,
             who: String::new(),
             comment: String::new(),
             emulated: false,
@@ -551,8 +555,11 @@ impl Recording {
             false => open.recorder.begin_between_events(),
         }
         open.begun = true;
-        let started = open.started.unwrap_or_else(utc_now);
-        self.run_status.change_active(|active| active.started_ns = started.0);
+        let now = utc_now();
+        let started = open.started.unwrap_or(now);
+        self.run_status.change_active(|active| {
+            (active.started_ns, active.recorded_since_ns) = (started.0, now.0);
+        });
         if let Some(remark) = &job.origin.remark {
             self.shared.catalog.note(remark);
         }
