@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catchment_frame::Position;
 use catchment_model::{Entry, RunId, SourceId};
 use catchment_net::LinkAccess;
-use catchment_wire::event_link::{KeyKind, Presence, SourceGrant, SourceLog};
+use catchment_wire::event_link::{HELD_MAX, KeyKind, Presence, SourceGrant, SourceLog};
 use catchment_wire::session::{
     ByeReason, DATA_CONNECTIONS_MAX, Fault, Fields, Grant, GrantAnswer, Hello, IN_USE_MS, LATER_MS,
     LOGS_MAX, Log as LogRecord, NONE, PING_MS, Records, Release, RunState, SILENCE_MS, Service,
@@ -90,6 +90,15 @@ pub(crate) struct Opening {
     logs: Vec<(LogRecord, SourceLog)>,
 }
 
+/// Checks what a sender says it has made of a source, from an item on that it holds.
+pub(crate) fn check_held(from: u64, made: u64) -> Result<(), Fault> {
+    let max = from.saturating_add(HELD_MAX);
+    match made > max {
+        true => Err(Fault::Bound { field: "made", min: 0, max, got: made }),
+        false => Ok(()),
+    }
+}
+
 impl Opening {
     pub(crate) fn new(hello: Hello, token: &str, service: Service) -> Self {
         Self { service, hello, token: token.into(), logs: Vec::new() }
@@ -106,6 +115,7 @@ impl Opening {
             if got >= max {
                 return Err(Fault::Bound { field: "connection", min: 0, max: max - 1, got });
             }
+            check_held(record.first, record.made)?;
             let source_log = match self.service {
                 Service::Events => SourceLog::read(&record.service)?,
                 // A link says nothing of itself: the configuration does.

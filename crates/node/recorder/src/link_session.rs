@@ -13,7 +13,7 @@ use catchment_wire::session::{
     LogPositions, Ping, Positions, Records, Welcome,
 };
 
-use crate::admission::Opening;
+use crate::admission::{Opening, check_held};
 use crate::commander::Commander;
 use crate::front_ends::{FrontEnds, Stage};
 use crate::ingest::Ingest;
@@ -534,6 +534,7 @@ impl Session {
         for LogPing { log, made, flags, .. } in logs.iter() {
             let fault = Fault::UnknownLog { got: log };
             let log = self.logs.get_mut(log as usize).ok_or(fault)?;
+            check_held(log.taken, made)?;
             log.made = log.made.max(made);
             log.is_full = flags & LogPing::FULL != 0;
         }

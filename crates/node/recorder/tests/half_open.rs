@@ -7,7 +7,7 @@ use catchment_model::Entry;
 use catchment_recorder::{RecorderConfig, SourceConfig};
 use catchment_storage::Verdict;
 use catchment_wire::event_link::Heartbeats;
-use catchment_wire::session::{Bye, ByeReason, CONTROL, Control, Encoder, Ping, parse};
+use catchment_wire::session::{Bye, ByeReason, CONTROL, Control, Encoder, LogPing, Ping, parse};
 
 use crate::support;
 use crate::support::front_end::{Opening, fragments};
@@ -225,4 +225,23 @@ fn noise_is_one_framing_fault_however_long_the_front_end_reads_no_answer() {
     assert_eq!((bye.reason, bye.retry_ms, refused(&run)), (ByeReason::MALFORMED, 1_000, 1));
     let last = run.end();
     assert_eq!(last.ledger.sources[1][Entry::FragmentsRecorded], 1);
+}
+
+#[test]
+fn a_front_end_that_says_it_made_more_than_memory_holds_is_not_believed() {
+    let mut run = Stepped::begin(&config());
+    let mut far = FrontEnd::open(&mut run, "far", 0);
+    far.send(&mut run, 0);
+    run.pass(EACH_MS);
+    assert_eq!(far.bye(&run), None);
+    let mut ping = [0; 128];
+    let mut lie = Encoder::begin(&mut ping, far.pings, &Ping { cookie: 0 });
+    assert!(lie.push(&LogPing { log: 0, flags: 0, made: 1 << 62, held_bytes: 0 }));
+    let bytes = lie.finish("", &[]);
+    run.write(far.control, &ping[..bytes]);
+    run.pass(EACH_MS);
+    assert_eq!(far.bye(&run).map(|bye| bye.reason), Some(ByeReason::MALFORMED));
+    let last = run.end();
+    let of_it = &last.ledger.sources[1];
+    assert_eq!((of_it[Entry::FragmentsRecorded], of_it[Entry::FragmentsLostSender]), (1, 0));
 }
