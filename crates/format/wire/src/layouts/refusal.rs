@@ -49,6 +49,14 @@ struct Wrong {
     sentence: String,
 }
 
+impl Wrong {
+    /// A field of which something at a byte of the datagram is wrong.
+    fn at(index: usize, at: usize, expected: String, got: String) -> Option<Self> {
+        let sentence = format!("expected {expected} at byte {at}, got {got}");
+        Some(Self { index, expected, sentence })
+    }
+}
+
 /// A block that is refused, as far as it is known.
 struct Refused<'a> {
     block: &'a Block,
@@ -346,11 +354,6 @@ impl Refused<'_> {
         }
     }
 
-    fn wrong_at(&self, index: usize, at: usize, expected: String, got: String) -> Option<Wrong> {
-        let sentence = format!("expected {expected} at byte {at}, got {got}");
-        Some(Wrong { index, expected, sentence })
-    }
-
     fn place(&self, field: &Field) -> usize {
         begin(field, self.bytes) + self.offset
     }
@@ -364,7 +367,7 @@ impl Refused<'_> {
             let got = value(field, self.bytes, self.is_big);
             if got != expected {
                 let (expected, got) = (format!("{expected:#x}"), format!("{got:#x}"));
-                return self.wrong_at(index, self.place(field), expected, got);
+                return Wrong::at(index, self.place(field), expected, got);
             }
         }
         None
@@ -381,12 +384,12 @@ impl Refused<'_> {
                 let at = self.offset + head + at;
                 if word.len() < width {
                     let expected = format!("words of {width} bytes");
-                    return self.wrong_at(index, at, expected, counted(word.len() as u64, "byte"));
+                    return Wrong::at(index, at, expected, counted(word.len() as u64, "byte"));
                 }
                 let got = value(field, word, self.is_big);
                 if got != expected {
                     let (expected, got) = (format!("{expected:#x}"), format!("{got:#x}"));
-                    return self.wrong_at(index, at, expected, got);
+                    return Wrong::at(index, at, expected, got);
                 }
             }
         }
@@ -411,7 +414,7 @@ impl Refused<'_> {
         let Blueprint { head, tail, bytes_max, .. } = *self.blueprint;
         let most = (self.bytes.len() as u64).min(bytes_max).saturating_sub(tail as u64);
         let expected = format!("a length of {head} to {most} bytes");
-        self.wrong_at(index, self.place(field), expected, self.bytes_said().to_string())
+        Wrong::at(index, self.place(field), expected, self.bytes_said().to_string())
     }
 
     /// A packet's length that is not that of its datagram.
@@ -446,7 +449,7 @@ impl Refused<'_> {
         let (index, field) = self.first("time")?;
         let expected = format!("fewer ticks than a second has, {},", self.blueprint.ticks_end);
         let got = self.whole("time").to_string();
-        self.wrong_at(index, self.place(field), expected, got)
+        Wrong::at(index, self.place(field), expected, got)
     }
 
     /// The first checksum that is not that of its bytes.
@@ -470,7 +473,7 @@ impl Refused<'_> {
                 };
                 let at = self.place(field) + differs;
                 let expected = format!("{expected:#04x}, as at byte {},", first + differs);
-                return self.wrong_at(index, at, expected, format!("{got:#04x}"));
+                return Wrong::at(index, at, expected, format!("{got:#04x}"));
             }
             let (sum, got) =
                 (u64::from(kind.of(covered, self.is_big)), value(field, self.bytes, self.is_big));
@@ -478,7 +481,7 @@ impl Refused<'_> {
                 let name = format!("{kind:?}").to_lowercase();
                 let expected = format!("{sum:#010x}, the {name} of bytes {first} to {last},");
                 let got = format!("{got:#010x}");
-                return self.wrong_at(index, self.place(field), expected, got);
+                return Wrong::at(index, self.place(field), expected, got);
             }
         }
         None
