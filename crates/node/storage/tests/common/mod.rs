@@ -227,8 +227,7 @@ impl Recipe {
             frames: Vec::new(),
             ledger: Ledger::new(self.sources as usize),
         };
-        let (mut event, mut sequence) = (0, 0);
-        let mut newest = None;
+        let (mut event, mut sequence, mut newest) = (0, 0, None);
         for (index, frames) in self.files.iter().enumerate() {
             let header = self.header(index as u32);
             let mut file = header.encode();
