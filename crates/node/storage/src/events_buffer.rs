@@ -209,19 +209,17 @@ impl EventsBuffer {
             let pieces = column.pieces(0..events.len()).iter();
             let shift_ns = self.shifts_ns.get(id).copied().unwrap_or(0);
             let there = |row: usize| column.validity().is_set(row);
-            let has_times = !column.times_ns().is_empty();
-            source.lacks_times |= !has_times && (0..events.len()).any(there);
-            let shifted = |ns: u64, is_there: bool| match is_there {
-                true => ns.saturating_add_signed(shift_ns),
-                false => 0,
-            };
+            source.lacks_times |= column.times_ns().is_empty() && (0..events.len()).any(there);
+            let shifted = |ns: u64| ns.saturating_add_signed(shift_ns);
             source.pieces.extend(pieces.map(|piece| Piece {
                 row: piece.row + before,
-                time_ns: shifted(piece.time_ns, has_times),
+                time_ns: shifted(piece.time_ns),
                 ..*piece
             }));
             let times = column.times_ns().iter().enumerate();
-            source.times_ns.extend(times.map(|(row, &ns)| shifted(ns, there(row))));
+            source
+                .times_ns
+                .extend(times.map(|(row, &ns)| if there(row) { shifted(ns) } else { 0 }));
             source.times_ns.resize(source.valid.len() + events.len(), 0);
             for row in 0..events.len() {
                 source.valid.push(column.validity().is_set(row));

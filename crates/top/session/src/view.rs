@@ -277,16 +277,18 @@ pub(crate) fn line(pace: &Pace, now: &Moment) -> String {
 /// where none does, it is *missing*: not sent, lost, or recorded beside the events.
 pub fn loss_reasons(ledger: &Ledger) -> String {
     let total = ledger.total();
+    // Counts may come from a damaged file: they saturate.
+    let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
     let (mut never_came, mut missing, mut alone) = ([0; NEVER_CAME.len()], 0, 0);
     for source in &ledger.sources {
         let mut lost = source.balance().fragments_lost;
         for (sum, entry) in never_came.iter_mut().zip(NEVER_CAME) {
             let count = source[entry].min(lost);
             lost -= count;
-            *sum += count;
+            add(sum, count);
         }
-        missing += lost;
-        alone += source[Entry::FragmentsUnmatched].min(lost);
+        add(&mut missing, lost);
+        add(&mut alone, source[Entry::FragmentsUnmatched].min(lost));
     }
     let never_came = NEVER_CAME.into_iter().zip(never_came).filter(|&(_, count)| count > 0);
     let mut reasons: Vec<String> =
