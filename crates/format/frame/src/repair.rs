@@ -116,8 +116,12 @@ pub fn repair<R: ReadAt>(
         || frames_missing > 0
         || walked.skipped().iter().any(|skipped| skipped.reason.is_damage());
     let of_total = TocFlags::of_total(&ledger);
+    // A table of contents that is damaged in another part still tells how the file was closed.
+    let before = file.flags().unwrap_or_default();
+    let has_all = frames_missing == 0 && walked.frames().len() >= file.frames().len();
     let flags = TocFlags {
-        data_lost: damage || of_total.data_lost,
+        run_ended: before.run_ended && has_all,
+        data_lost: damage || of_total.data_lost || before.data_lost,
         repaired: true,
         ledger_of_file: walked.header().file_index > 0 && !is_of_run,
         ..of_total

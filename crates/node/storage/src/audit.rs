@@ -24,7 +24,7 @@ use serde::{Serialize, Serializer};
 use crate::copies::DamagedCopy;
 use crate::error::StorageError;
 use crate::folders::{self, LedgerKind, MissingFrames};
-use crate::open::RunFile;
+use crate::open::{FileProblem, RunFile};
 use crate::run::Run;
 use crate::verify::{Problem, holes, in_file, of_folder, problem_in, under_way_bytes};
 use crate::whole::{Extent, Whole};
@@ -321,17 +321,28 @@ impl ChannelBytes {
 /// that of each.
 ///
 /// # Errors
-/// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.
+/// If a disk fails to read the ledger in the last file's TOC. Damage is part of the report: where
+/// that ledger is damaged in all folders, there is none, and the sum of the frames must balance.
 pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
     let (recomputed, mut problems, copies) = recompute_all(run);
     let whole = Whole::of(run);
     let mut incomplete = missing_before_the_end(run);
     incomplete.extend(whole.problems);
-    let recorded = run.recorded_ledger()?;
+    let recorded = match run.recorded_ledger() {
+        Err(error) if error.is_damage() => None,
+        read => read?,
+    };
     let closing = closing(run);
     let sources: Vec<String> = run.sources().iter().map(|source| source.name.clone()).collect();
     let of_folders = several::Several::of(run)?;
-    let elsewhere = of_folders.take_covered(run, &mut incomplete, &mut problems);
+    let mut elsewhere = of_folders.take_covered(run, &mut incomplete, &mut problems);
+    let of_ledgers: Vec<_> =
+        run.all_files().of_ledgers().map(|(_, files)| files[0].place).collect();
+    for (_, files) in run.all_files().places() {
+        let is_used = of_ledgers.contains(&files[0].place);
+        let named = if is_used { &mut problems } else { &mut elsewhere };
+        named.extend(folders::total_damage(files));
+    }
     let differences = match &recorded {
         Some(recorded) if closing == Closing::Ended => {
             differences(&sources, recorded, &recomputed, of_folders.compared())
@@ -399,7 +410,16 @@ pub(crate) fn what_is_read_is_durable(ledger: &mut Ledger) {
 /// Files that opening the run found missing or unreadable.
 fn missing_before_the_end(run: &Run) -> Vec<Problem> {
     let damage = run.problems().iter().filter(|problem| problem.is_damage());
-    damage.map(|problem| of_folder(run.path(), problem.to_string())).collect()
+    let named = |problem: &FileProblem| match problem {
+        FileProblem::Missing { index, folder: Some(folder), target } => {
+            let (index, target) = (*index, target.clone());
+            let there = FileProblem::Missing { index, folder: None, target };
+            of_folder(folder, there.to_string())
+        }
+        FileProblem::Unreadable { path, error } => of_folder(path, error.to_string()),
+        problem => of_folder(run.path(), problem.to_string()),
+    };
+    damage.map(named).collect()
 }
 
 fn verdict(report: &AuditReport) -> Verdict {

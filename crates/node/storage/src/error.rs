@@ -56,6 +56,17 @@ pub enum StorageError {
     /// The caller stopped the operation before its end.
     #[error("stopped before its end")]
     Stopped,
+    /// A merge whose result is not that of its sources.
+    #[error(
+        "{}: the ledger of what was merged does not balance ({what}), that of its sources does",
+        path.display()
+    )]
+    MergedUnbalanced {
+        /// The folder that was written.
+        path: PathBuf,
+        /// The first difference.
+        what: String,
+    },
     /// A file that was made ahead and never begun.
     #[error("{}: nothing was ever recorded in this file", path.display())]
     Blank {
@@ -312,6 +323,7 @@ impl StorageError {
             | Self::Unwritable { .. }
             | Self::NotRebuilt { .. }
             | Self::Stopped
+            | Self::MergedUnbalanced { .. }
             | Self::Blank { .. }
             | Self::NoFiles { .. }
             | Self::Behind { .. }

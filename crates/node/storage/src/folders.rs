@@ -29,6 +29,7 @@
 //! counted in it as recorded, no longer as what that folder counted in their place. Of a run that
 //! several nodes recorded, each a stream, it is the sum over the streams of these.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ use crate::error::StorageError;
 use crate::open::{self, FileProblem, RunFile};
 use crate::run::Run;
 use crate::superseded;
-use crate::verify::{Problem, problem_in};
+use crate::verify::{Problem, holes, problem_in};
 
 /// Leaves the folders that have everything (variant 0 of the run) if there are any: what others
 /// have is there, too, and frames of two variants have different columns.
@@ -280,20 +281,58 @@ pub(crate) fn named(problem: FileProblem, paths: &[PathBuf], path: &Path) -> Fil
 }
 
 /// Of each stream the place with the most rows, the first of equals: indices of places, rising.
+/// Where the total of that one is damaged, the next one that has a total and ended as it did.
 pub(crate) fn fullest(files: &[RunFile]) -> Vec<usize> {
-    let mut best: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
-    let places = files.chunk_by(|file, next| file.place == next.place);
-    for (place, files) in places.enumerate() {
+    let places: Vec<_> = files.chunk_by(|file, next| file.place == next.place).collect();
+    let mut streams: BTreeMap<u32, Vec<(Reverse<u64>, usize)>> = BTreeMap::new();
+    for (place, files) in places.iter().enumerate() {
         let rows = files.iter().flat_map(data).map(|(_, info)| info.rows);
         let rows = rows.fold(0, u64::saturating_add);
-        let best = best.entry(stream(files)).or_insert((place, rows));
-        if rows > best.1 {
-            *best = (place, rows);
-        }
+        streams.entry(stream(files)).or_default().push((Reverse(rows), place));
     }
-    let mut places: Vec<usize> = best.into_values().map(|(place, _)| place).collect();
-    places.sort_unstable();
-    places
+    let has_total = |place: usize| total_damage(places[place]).next().is_none();
+    let mut chosen = Vec::new();
+    for mut of_stream in streams.into_values() {
+        of_stream.sort_unstable();
+        let first = of_stream[0].1;
+        let replaces = |&other: &usize| {
+            has_total(other) && (marks_end(places[other]) || !marks_end(places[first]))
+        };
+        let other = match of_stream.len() > 1 && !has_total(first) {
+            true => of_stream.iter().map(|one| one.1).find(replaces),
+            false => None,
+        };
+        chosen.push(other.unwrap_or(first));
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+/// The damage of the totals in the last files of a place.
+pub(crate) fn total_damage(files: &[RunFile]) -> impl Iterator<Item = Problem> {
+    let damage = |last: &RunFile| {
+        let error = last.reader.ledger().err()?;
+        let problem = problem_in(last, None, error.clone());
+        last.error(error).is_damage().then_some(problem)
+    };
+    parts(files).filter_map(<[RunFile]>::last).filter_map(damage)
+}
+
+/// Whether the last file of a place, or of a part of one, marks an orderly end of the run.
+fn marks_end(files: &[RunFile]) -> bool {
+    let mut lasts = parts(files).filter_map(<[RunFile]>::last);
+    lasts.any(|last| last.reader.flags().is_some_and(|flags| flags.run_ended))
+}
+
+/// Whether the places of the ledger lack increments of frames that they had: in files that are
+/// gone, or where frames should be.
+pub(crate) fn lacks_increments(run: &Run) -> bool {
+    let mut parts = run.all_files().of_ledgers().flat_map(|(_, files)| parts(files));
+    parts.any(|files| {
+        let is_gap = |(index, file): (usize, &RunFile)| file.header().file_index as usize != index;
+        files.iter().enumerate().any(is_gap)
+            || files.iter().any(|file| holes(file).next().is_some())
+    })
 }
 
 /// The stream of a place: of its frames, as far as it has any.
@@ -519,8 +558,9 @@ pub(crate) fn missing(run: &Run) -> Vec<MissingFrames> {
 }
 
 /// The numbers that no folder has, by stream, rising: from 0 if there are several places or parts,
-/// as a file that begins a run may be missing in all. None for a run that is being recorded, whose
-/// frames in progress may still arrive, and none where each file has numbers of its own.
+/// as a file that begins a run may be missing in all, and if it is missing in the only folder. None
+/// for a run that is being recorded, whose frames in progress may still arrive, and none where each
+/// file has numbers of its own.
 pub(crate) fn gaps(run: &Run) -> Vec<MissingFrames> {
     if run.being_recorded() || run.header().numbering != Numbering::Run {
         return Vec::new();
@@ -530,8 +570,9 @@ pub(crate) fn gaps(run: &Run) -> Vec<MissingFrames> {
     let mut numbers: Vec<_> = infos.map(|info| (info.origin.stream, info.numbers())).collect();
     numbers.sort_unstable();
     let (mut missing, mut next) = (Vec::new(), None);
+    let is_begun = files[0].header().file_index == 0 || !run.path().is_dir();
     for (stream, (first, last)) in numbers {
-        let begin = if are_by_number(files) { 0 } else { first };
+        let begin = if is_begun && !are_by_number(files) { first } else { 0 };
         let expected = next.filter(|(of, _)| *of == stream).map_or(begin, |(_, next)| next);
         if first > expected {
             missing.push(MissingFrames { stream, first: expected, last: first - 1 });

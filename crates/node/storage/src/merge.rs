@@ -4,11 +4,16 @@
 //! Their checksums are checked first; where a copy cannot be read, the next one is taken. Files are
 //! new, with tables of contents of their own.
 //!
-//! The ledger's total is that of the recorder. Of several places, each of which counts in its
-//! increments what it lacks, the increments are those of the place of the ledger, less what other
-//! places have: their sum with what the columns give is what [`recompute`] finds, so that an audit
-//! of the merged run finds what one of the folders together does. Of the parts of a target whose
-//! frames are dealt, they are those of all parts, each copy's once.
+//! The ledger's total is that of the recorder, or the sum of the frames where it is damaged in all
+//! folders. Of several places, each of which counts in its increments what it lacks, the increments
+//! are those of the place of the ledger, less what other places have: their sum with what the
+//! columns give is what [`recompute`] finds, so that an audit of the merged run finds what one of
+//! the folders together does. Where that place lost a file, the increments of its frames are those
+//! of another place, and their sum is the recorder's total, if that agrees with all frames. Of the
+//! parts of a target whose frames are dealt, they are those of all parts, each copy's once.
+//!
+//! What was written is audited: a merge whose result does not balance although its sources do is an
+//! error.
 //!
 //! Of a frame that has no whole copy, columns are taken from the copies in which they are whole.
 //! What is damaged in all of them is copied as it is, with the checksums that it was stored with:
@@ -30,7 +35,7 @@ use catchment_frame::{
 use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, SourceLedger};
 
-use crate::audit::recompute;
+use crate::audit::{Closing as Closed, Verdict, audit, recompute};
 use crate::base;
 use crate::copies::{Location, alike};
 use crate::error::StorageError;
@@ -79,7 +84,8 @@ pub struct MergeReport {
 ///
 /// # Errors
 /// A run that is being recorded or has what this version does not know, existing files of that
-/// name, a disk error, or a stop by `progress`.
+/// name, a disk error, a result that does not balance where its sources do, or a stop by
+/// `progress`.
 pub fn merge(
     run: &Run,
     folder: &Path,
@@ -88,8 +94,9 @@ pub fn merge(
     mut progress: impl FnMut(Done) -> ControlFlow<()>,
 ) -> Result<MergeReport, StorageError> {
     check(run)?;
+    let counts = Counts::of(run)?;
     let items = match folders::are_by_number(run.run_files()) {
-        true => by_number(run),
+        true => by_number(run, counts.are_all),
         false => in_place(run),
     };
     let mut done = Done { frames: 0, frames_total: items.len() };
@@ -107,7 +114,7 @@ pub fn merge(
         new.base = Some(base::naming(run, folder)?);
     }
     let writer = RunWriter::create(new, options)?;
-    let mut merger = Merger::new(run, writer)?;
+    let mut merger = Merger::new(run, writer, counts);
     for item in items {
         merger.take(item)?;
         done.frames += 1;
@@ -116,6 +123,7 @@ pub fn merge(
         }
     }
     let mut report = merger.finish()?;
+    check_written(run, folder)?;
     let closing = Closing { run_ended: report.ended, data_lost: report.data_lost };
     let new = new_run(run, folder, name);
     let trends = merge_trends(run.paths(), &new, &codings, closing, &mut || progress(done))?;
@@ -150,11 +158,14 @@ fn in_place(run: &Run) -> Vec<Item> {
 }
 
 /// The frames of several places or parts by their numbers, those of several streams by their keys.
-fn by_number(run: &Run) -> Vec<Item> {
+/// `are_all`: what the place of the ledger has no frame for is counted by other places.
+fn by_number(run: &Run, are_all: bool) -> Vec<Item> {
     let files = run.run_files();
     let of_ledger: HashSet<usize> =
         run.all_files().of_ledgers().map(|(_, files)| files[0].place).collect();
     let is_counted = |(file, _): Location| of_ledger.contains(&files[file].place);
+    let covered = if are_all { Covered::by(files, is_counted) } else { Covered::default() };
+    let lends = |here: Location| are_all && !covered.contains(info_at(files, here));
     // Frames with rows, and the others: those of the ledger's places first.
     let mut streams: BTreeMap<u32, (BTreeMap<u64, Vec<Location>>, Vec<_>)> = BTreeMap::new();
     for (file, run_file) in files.iter().enumerate() {
@@ -183,6 +194,7 @@ fn by_number(run: &Run) -> Vec<Item> {
                 let is_skipped = info_at(files, here).kind == FrameKind::SKIPPED;
                 let part = is_skipped.then_some((first, last - first + 1));
                 // Counts are with the first part.
+                let counted = counted.or_else(|| lends(here).then_some(here));
                 let counted = counted.filter(|_| first == info_at(files, here).sequence);
                 of_stream.push((first, Item { copies: vec![here], counted, part }));
             }
@@ -192,7 +204,9 @@ fn by_number(run: &Run) -> Vec<Item> {
             // Increments come with the columns of the ledger's place.
             copies.sort_by_key(|&copy| !is_counted(copy));
             let own = copies.first().copied().filter(|&copy| is_counted(copy));
-            let counted = own.or_else(|| stood_for.get(&sequence).copied());
+            let stands = || stood_for.get(&sequence).copied();
+            let lent = || copies.first().copied().filter(|&copy| lends(copy));
+            let counted = own.or_else(stands).or_else(lent);
             of_stream.push((sequence, Item { copies, counted, part: None }));
         }
         of_stream.sort_by_key(|(sequence, _)| *sequence);
@@ -210,6 +224,35 @@ fn by_number(run: &Run) -> Vec<Item> {
         items.sort_by_key(|(key, _)| *key);
     }
     items.into_iter().map(|(_, item)| item).collect()
+}
+
+/// The numbers for which the places of the ledger have frames, of any kind.
+#[derive(Default)]
+struct Covered {
+    /// By stream and first number, the last one.
+    ranges: BTreeMap<(u32, u64), u64>,
+}
+
+impl Covered {
+    fn by(files: &[RunFile], is_counted: impl Fn(Location) -> bool) -> Self {
+        let mut covered = Self::default();
+        for (_, file) in files.iter().enumerate().filter(|one| is_counted((one.0, 0))) {
+            let is_index = |kind| matches!(kind, FrameKind::Toc | FrameKind::Checkpoint);
+            for (_, summary) in file.frames().filter(|(_, one)| !is_index(one.info.kind)) {
+                let (first, last) = summary.info.numbers();
+                let stream = summary.info.origin.stream;
+                let known = covered.ranges.entry((stream, first)).or_insert(last);
+                *known = last.max(*known);
+            }
+        }
+        covered
+    }
+
+    fn contains(&self, info: &FrameInfo) -> bool {
+        let (stream, number) = (info.origin.stream, info.sequence);
+        let before = self.ranges.range((stream, 0)..=(stream, number)).next_back();
+        before.is_some_and(|(_, last)| number <= *last)
+    }
 }
 
 /// The numbers from `first` to `last` that are not those of frames with rows.
@@ -253,21 +296,59 @@ struct Merger<'a> {
     copies_left: u64,
 }
 
-impl<'a> Merger<'a> {
-    fn new(run: &'a Run, writer: RunWriter) -> Result<Self, StorageError> {
+/// What the merged run is to count.
+struct Counts {
+    /// The recorder's total, if there is one that can be read.
+    total: Option<Ledger>,
+    /// Of several places or parts: what the frames together count.
+    by_frames: Option<Ledger>,
+    /// Whether that is the total, since the place of the ledger lost increments that others have.
+    are_all: bool,
+    /// What is wrong with the recorder's total.
+    damage: Option<StorageError>,
+}
+
+impl Counts {
+    fn of(run: &Run) -> Result<Self, StorageError> {
+        let (total, damage) = match run.recorded_ledger() {
+            Err(error) if error.is_damage() => (None, Some(error)),
+            read => (read?, None),
+        };
         let by_number = folders::are_by_number(run.run_files());
-        Ok(Self {
+        let mut by_frames = by_number.then(|| recompute(run).0);
+        let mut are_all = false;
+        if let (Some(total), Some(sum)) = (&total, &mut by_frames) {
+            // Entries of frames are the same wherever these are.
+            let mut pairs = total.sources.iter().zip(&sum.sources);
+            let agree =
+                pairs.all(|(total, sum)| OF_FRAME.iter().all(|&one| total[one] == sum[one]));
+            are_all = agree && run.ended() && folders::lacks_increments(run);
+            if are_all {
+                sum.clone_from(total);
+            }
+        }
+        Ok(Self { total, by_frames, are_all, damage })
+    }
+}
+
+impl<'a> Merger<'a> {
+    fn new(run: &'a Run, writer: RunWriter, counts: Counts) -> Self {
+        let mut replaced = LeftOut::default();
+        if let Some(error) = counts.damage {
+            replaced.name(format!("{error}; the ledger is the sum of the frames"));
+        }
+        Self {
             run,
             writer,
-            left: by_number.then(|| recompute(run).0),
-            total: run.recorded_ledger()?,
+            left: counts.by_frames,
+            total: counts.total,
             next: BTreeMap::new(),
             left_out: LeftOut::default(),
             frames_damaged: 0,
             damaged: LeftOut::default(),
-            replaced: LeftOut::default(),
+            replaced,
             copies_left: 0,
-        })
+        }
     }
 
     /// Copies a frame.
@@ -544,6 +625,31 @@ fn check(run: &Run) -> Result<(), StorageError> {
         }
     }
     Ok(())
+}
+
+/// Audits what was written.
+///
+/// # Errors
+/// It cannot be read, or does not balance although its sources do.
+fn check_written(run: &Run, folder: &Path) -> Result<(), StorageError> {
+    let written = audit(&Run::open(folder)?)?;
+    if written.verdict != Verdict::NotBalanced {
+        return Ok(());
+    }
+    let sources = audit(run)?;
+    if !sources.is_balanced() || sources.closing != Closed::Ended {
+        return Ok(());
+    }
+    let differences = written.differences.iter().map(|one| {
+        let (source, entry) = (&one.source, one.entry);
+        format!("{source}: {entry} is {}, the frames count {}", one.recorded, one.recomputed)
+    });
+    let open = written
+        .open
+        .iter()
+        .map(|open| format!("{}: {} fragments are unexplained", open.source, open.fragments));
+    let what = differences.chain(open).next().unwrap_or_default();
+    Err(StorageError::MergedUnbalanced { path: folder.to_owned(), what })
 }
 
 /// The run that is written: that of the sources, with their streams and superseded frames.

@@ -8,8 +8,8 @@ use catchment_frame::{
 };
 use catchment_model::{Entry, SourceId};
 use catchment_storage::{
-    AuditReport, Closing, MergeReport, MissingFrames, Run, RunOptions, Select, StorageError,
-    Verdict, WriteOptions, audit, merge, recompute, verify,
+    AuditReport, Closing, MergeReport, MissingFrames, Problem, Run, RunOptions, Select,
+    StorageError, Verdict, WriteOptions, audit, merge, recompute, repair, verify,
 };
 
 use crate::books::with_total;
@@ -92,12 +92,103 @@ fn a_file_that_is_missing_in_one_folder_is_no_loss_and_in_all_it_is() {
         let report = audited(&folders);
         assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
         assert_eq!((report.elsewhere.len(), report.incomplete.len()), (1, 0));
-        assert!(report.elsewhere[0].problem.contains("file 0 of the run is missing"));
+        let [Problem { file, problem, .. }] = &report.elsewhere[..] else { panic!("{report:?}") };
+        assert_eq!((file.as_path(), &**problem), (one.path(), "file 0 of the run is missing"));
     }
     std::fs::remove_file(&other.files[0]).expect("deletes");
     let report = audited(&[&one, &other]);
     assert_eq!((report.verdict, report.frames_missing), (Verdict::Incomplete, 3));
     assert_eq!(report.missing, [MissingFrames { stream: 0, first: 0, last: 2 }]);
+}
+
+#[test]
+fn files_that_other_folders_have_are_merged_with_their_increments() {
+    let recipe =
+        || Recipe { files: vec![vec![3, 4], vec![2, 5], vec![1], vec![6, 3]], ..complete() };
+    for [of_one, of_other] in [[1, 2], [2, 1], [0, 1], [1, 0]] {
+        let (one, other) = (recipe().make(), recipe().make());
+        std::fs::remove_file(&one.files[of_one]).expect("deletes");
+        std::fs::remove_file(&other.files[of_other]).expect("deletes");
+        let source = open(&[&one, &other]);
+        assert_eq!(audit(&source).expect("an audit").verdict, Verdict::Balanced);
+        let (folder, report) = merged(&source);
+        let run = opened(&folder);
+        // No frame is added for what is not counted in its place.
+        assert_eq!((report.write.frames, report.frames_missing), (7, 0), "{report:?}");
+        assert_eq!(recompute(&run), (one.ledger.clone(), Vec::new()));
+        assert_eq!(run.recorded_ledger().expect("reads").as_ref(), Some(&one.ledger));
+        let report = audit(&run).expect("an audit");
+        assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Ended));
+    }
+}
+
+#[test]
+fn a_folder_without_its_first_file_is_merged_and_says_which_frames_are_missing() {
+    for is_emptied in [false, true] {
+        let made = complete().make();
+        match is_emptied {
+            true => std::fs::write(&made.files[0], []).expect("writes"),
+            false => std::fs::remove_file(&made.files[0]).expect("deletes"),
+        }
+        let source = open(&[&made]);
+        assert_eq!((source.frames_missing(), verify(&source, |_| ()).frames_missing), (3, 3));
+        let (folder, report) = merged(&source);
+        assert_eq!((report.frames_missing, report.write.frames), (3, 4));
+        assert_eq!(report.missing, [MissingFrames { stream: 0, first: 0, last: 2 }]);
+        assert!(report.data_lost);
+        assert_eq!(audit(&opened(&folder)).expect("an audit").verdict, Verdict::Incomplete);
+    }
+    // A file that is opened alone is a part of a run.
+    let made = complete().make();
+    assert_eq!(Run::open(&made.files[1]).expect("opens").frames_missing(), 0);
+}
+
+/// Damages the total in the last file's table of contents.
+fn damage_total(made: &Made) {
+    let last = made.files.len() - 1;
+    let file = std::fs::read(&made.files[last]).expect("reads");
+    let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("eight"));
+    let toc = number(file.len() - 4096 + 32) as usize;
+    let entries = (0..8).map(|index| toc + 128 + 64 * index);
+    let total = entries.into_iter().find(|&at| number(at) as u32 == 5).expect("a total");
+    made.damage(last, toc as u64 + number(total + 16) + 8);
+}
+
+#[test]
+fn of_a_damaged_total_the_one_of_another_folder_is_taken_or_the_sum_of_the_frames() {
+    let (damaged, whole) = (complete().make(), complete().make());
+    damage_total(&damaged);
+    assert!(open(&[&damaged]).recorded_ledger().is_err(), "it is damaged");
+    for folders in [[&damaged, &whole], [&whole, &damaged]] {
+        let source = open(&folders);
+        assert_eq!(source.ledger_path(), whole.path());
+        let report = audit(&source).expect("an audit");
+        assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+        let [Problem { file, problem, .. }] = &report.elsewhere[..] else { panic!("{report:?}") };
+        assert_eq!(file, damaged.files.last().expect("a file"));
+        assert!(problem.contains("the TOC, column 5"), "{problem}");
+        let (folder, report) = merged(&source);
+        assert!(report.ended && report.replaced.is_empty(), "{report:?}");
+        let recorded = opened(&folder).recorded_ledger().expect("reads");
+        assert_eq!(recorded.as_ref(), Some(&whole.ledger));
+    }
+    for folders in [&[&damaged][..], &[&damaged, &damaged]] {
+        let source = open(folders);
+        let report = audit(&source).expect("an audit");
+        assert_eq!((report.verdict, report.closing), (Verdict::DataLost, Closing::Ended));
+        assert!(report.recorded.is_none() && report.recomputed == whole.ledger);
+        assert!(report.problems[0].problem.contains("the TOC, column 5"), "{report:?}");
+        let (folder, report) = merged(&source);
+        let [line] = &report.replaced[..] else { panic!("{report:?}") };
+        assert!(line.ends_with("; the ledger is the sum of the frames"), "{line}");
+        let run = opened(&folder);
+        assert_eq!(run.recorded_ledger().expect("reads").as_ref(), Some(&whole.ledger));
+        assert_eq!(audit(&run).expect("an audit").verdict, Verdict::Balanced);
+    }
+    // The table of contents still says that the run ended.
+    assert_eq!(repair(damaged.path()).expect("repairs").closed(), 1);
+    let report = audited(&[&damaged]);
+    assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Ended));
 }
 
 #[test]

@@ -65,6 +65,7 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Read { .. }
         | StorageError::Write { .. }
         | StorageError::Unwritable { .. }
+        | StorageError::MergedUnbalanced { .. }
         | StorageError::NotRebuilt { .. }
         | StorageError::Behind { .. }
         | StorageError::MissingFile { .. }

@@ -7,8 +7,8 @@ use catchment_model::ledger::Role;
 use catchment_model::units::{Bytes, counted, grouped};
 use catchment_session::{bad_reasons, loss_reasons};
 use catchment_storage::{
-    AuditReport, Closing, Extent, FileProblem, FolderAudit, MissingFrames, Run, RunOptions,
-    Verdict, audit,
+    AuditReport, Closing, Difference, Extent, FileProblem, FolderAudit, MissingFrames, Run,
+    RunOptions, Verdict, audit,
 };
 
 use crate::commands::inspect::UNKNOWN_EXTENT;
@@ -71,13 +71,7 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
         }
     }
     for difference in report.differences.iter().take(TOLD) {
-        out.line(format_args!(
-            "  {}: {} is {} in the file and {} by its columns",
-            difference.source,
-            difference.entry,
-            grouped(difference.recorded),
-            grouped(difference.recomputed)
-        ))?;
+        out.line(format_args!("  {}", difference_line(difference)))?;
     }
     if report.verdict == Verdict::NotBalanced {
         for open in report.open.iter().take(TOLD) {
@@ -109,6 +103,9 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
 fn say_folders(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     for folder in &report.folders {
         out.line(format_args!("  {}", folder_line(folder)))?;
+        for difference in folder.differences.iter().take(TOLD) {
+            out.line(format_args!("    {}", difference_line(difference)))?;
+        }
     }
     for problem in run.problems() {
         if let FileProblem::Variant { .. } = problem {
@@ -155,13 +152,14 @@ fn folder_line(folder: &FolderAudit) -> String {
         Some(Verdict::Incomplete) => line += "; not complete by itself",
         Some(Verdict::NotBalanced) => line += "; DOES NOT BALANCE BY ITSELF",
     }
-    for difference in folder.differences.iter().take(TOLD) {
-        let (source, entry) = (&difference.source, difference.entry);
-        let counts = [difference.recorded, difference.recomputed].map(grouped);
-        line += &format!("\n    {source}: {entry} is {} in the file", counts[0]);
-        line += &format!(" and {} by its columns", counts[1]);
-    }
     line
+}
+
+/// Where the file and its columns differ.
+fn difference_line(difference: &Difference) -> String {
+    let Difference { source, entry, recorded, recomputed } = difference;
+    let [recorded, recomputed] = [*recorded, *recomputed].map(grouped);
+    format!("{source}: {entry} is {recorded} in the file and {recomputed} by its columns")
 }
 
 /// Frames by their numbers.

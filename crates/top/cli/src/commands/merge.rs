@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use catchment_console::{Exit, Out, Stop, UsageError, complain, progress};
+use catchment_frame::Numbering;
 use catchment_model::units::{counted, grouped};
 use catchment_storage::{MergeReport, Run, RunOptions, WriteOptions, merge};
 
@@ -105,7 +106,10 @@ fn tell(run: &Run, to: &Path, report: &MergeReport, out: &mut Out) -> anyhow::Re
         ));
         exit = exit.and(Exit::Loss);
     }
-    let is_missing = report.frames_missing > 0 || !report.ended;
+    // Where each file has numbers of its own, these do not tell of a file that is gone.
+    let is_by_file = run.header().numbering == Numbering::File;
+    let is_file_missing = is_by_file && !run.damage().is_empty();
+    let is_missing = report.frames_missing > 0 || !report.ended || is_file_missing;
     if is_missing {
         shortened(&run.damage()).for_each(complain);
         exit = exit.and(Exit::Loss);
