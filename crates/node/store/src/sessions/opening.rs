@@ -322,10 +322,12 @@ fn generation_of(stream: &Stream, granted: u64, other: Option<Ended>) -> Result<
     if let Some(in_use) = other {
         return Err(in_use);
     }
-    let next = stream.generation.checked_add(1).ok_or_else(|| {
-        Ended::new(ByeReason::UNKNOWN, 0, stream.generation, "no writer generation is left")
-    })?;
-    Ok(if granted == 0 { next } else { granted })
+    match granted {
+        0 => stream.generation.checked_add(1).ok_or_else(|| {
+            Ended::new(ByeReason::UNKNOWN, 0, stream.generation, "no writer generation is left")
+        }),
+        _ => Ok(granted),
+    }
 }
 
 /// Checks a writer generation above all that the node knows of its stream: it was granted by a node
@@ -341,8 +343,8 @@ fn check_claimed(claimed: u64, known: u64, in_use: Option<Ended>) -> Result<(), 
     Err(Ended::later(text))
 }
 
-/// The highest writer generation that a node without a memory believes: as many are left as epochs
-/// have numbers above it.
+/// The highest writer generation that a node without a memory believes. Epochs, which are not below
+/// it, have as many numbers above it.
 const CLAIMED_MAX: u64 = 1 << 31;
 
 /// What a sender is told of a stream that could not be opened.
