@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+
+/// The protocol of links in ALPN.
+pub const LINK_PROTOCOL: &[u8] = b"catchment/1";
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -33,16 +37,37 @@ pub enum TlsError {
 pub struct TlsServer(pub(crate) Arc<ServerConfig>);
 
 impl TlsServer {
-    /// Reads a certificate, with those that vouch for it behind it, and its key. `protocols` are
-    /// those of ALPN; none: whatever the client says.
+    /// Reads a certificate, with those that vouch for it behind it, and its key, for links: TLS 1.3
+    /// alone, and no connection without [`LINK_PROTOCOL`].
     ///
     /// # Errors
     /// Files that are not that, or do not fit each other.
-    pub fn read(certificate: &Path, key: &Path, protocols: &[&[u8]]) -> Result<Self, TlsError> {
+    pub fn for_links(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        Self::read(certificate, key, &[&TLS13], &[LINK_PROTOCOL])
+    }
+
+    /// The same for other protocols, from TLS 1.2 on. `protocols` are those of ALPN.
+    ///
+    /// # Errors
+    /// As [`TlsServer::for_links`].
+    pub fn for_pages(
+        certificate: &Path,
+        key: &Path,
+        protocols: &[&[u8]],
+    ) -> Result<Self, TlsError> {
+        Self::read(certificate, key, rustls::DEFAULT_VERSIONS, protocols)
+    }
+
+    fn read(
+        certificate: &Path,
+        key: &Path,
+        versions: &[&'static SupportedProtocolVersion],
+        protocols: &[&[u8]],
+    ) -> Result<Self, TlsError> {
         let chain = certificates(certificate)?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(pem(key, "a private key"))?;
         let mut config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()?
+            .with_protocol_versions(versions)?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
@@ -55,7 +80,7 @@ impl TlsServer {
     }
 }
 
-/// What those who connect trust.
+/// What those who connect to links trust.
 #[derive(Clone)]
 pub struct TlsClient(pub(crate) Arc<ClientConfig>);
 
@@ -69,10 +94,11 @@ impl TlsClient {
         for one in certificates(certificate)? {
             roots.add(one)?;
         }
-        let config = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()?
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])?
             .with_root_certificates(roots)
             .with_no_client_auth();
+        config.alpn_protocols = vec![LINK_PROTOCOL.to_vec()];
         Ok(Self(Arc::new(config)))
     }
 }

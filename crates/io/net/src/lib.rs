@@ -23,7 +23,7 @@ mod tcp;
 mod timer;
 mod tls_stream;
 
-pub use certificates::{TlsClient, TlsError, TlsServer};
+pub use certificates::{LINK_PROTOCOL, TlsClient, TlsError, TlsServer};
 pub use dialer::{Dialer, Peer};
 pub use epoll::Readiness;
 pub use error::NetError;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
-use crate::certificates::{TlsClient, TlsError, TlsServer};
+use crate::certificates::{LINK_PROTOCOL, TlsClient, TlsError, TlsServer};
 
 /// Bytes of memory that TLS takes for a connection, at most.
 pub const TLS_BYTES: usize = CIPHER_BYTES + SENDABLE_BYTES + 64 * 1024;
@@ -172,6 +172,7 @@ impl Tls {
     fn read(&mut self, socket: &mut TcpStream, room: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         loop {
+            self.check_protocol()?;
             match self.connection.reader().read(&mut room[filled..]) {
                 Ok(0) => return Ok(filled),
                 Ok(bytes) => filled += bytes,
@@ -191,6 +192,16 @@ impl Tls {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whoever was connected to takes nothing of a client that names no protocol: rustls refuses
+    /// those that name others alone.
+    fn check_protocol(&self) -> io::Result<()> {
+        let Connection::Server(server) = &self.connection else { return Ok(()) };
+        if server.is_handshaking() || server.alpn_protocol() == Some(LINK_PROTOCOL) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "TLS without ALPN catchment/1"))
     }
 
     /// Takes bytes of the socket, and answers for the handshake.

@@ -167,7 +167,7 @@ fn certificate(folder: &Path) -> (TlsServer, TlsClient) {
     let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let server = TlsServer::read(&certificate, &key, &[]).unwrap();
+    let server = TlsServer::for_links(&certificate, &key).unwrap();
     (server, TlsClient::trusting(&certificate).unwrap())
 }
 

@@ -54,7 +54,7 @@ fn the_first_byte_tells_whether_a_connection_is_under_tls_and_each_names_its_lis
     let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let server = TlsServer::read(&certificate, &key, &[]).unwrap();
+    let server = TlsServer::for_links(&certificate, &key).unwrap();
     let client = TlsClient::trusting(&certificate).unwrap();
     let config = TcpConfig { tls: Some(server), takes_clear: true, ..TcpConfig::default() };
     let ports = [(2, true), (1, false)]

@@ -3,9 +3,14 @@
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use catchment_net::{Stream, TlsClient, TlsServer};
+use catchment_net::{LINK_PROTOCOL, Stream, TlsClient, TlsServer};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 /// A certificate for these names and its key, in files.
 fn certificate(folder: &Path, names: &[&str]) -> (PathBuf, PathBuf) {
@@ -73,7 +78,7 @@ fn pass(
 fn bytes_pass_both_ways_however_they_are_cut() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(folder.path(), &["localhost", "127.0.0.1"]);
-    let server = TlsServer::read(&certificate, &key, &[]).unwrap();
+    let server = TlsServer::for_links(&certificate, &key).unwrap();
     let client = TlsClient::trusting(&certificate).unwrap();
     for host in ["localhost", "127.0.0.1"] {
         let (mut accepted, connected) = pair(&server, &client, host);
@@ -100,7 +105,7 @@ fn bytes_pass_both_ways_however_they_are_cut() {
 fn what_was_read_ahead_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(folder.path(), &["localhost"]);
-    let server = TlsServer::read(&certificate, &key, &[]).unwrap();
+    let server = TlsServer::for_links(&certificate, &key).unwrap();
     let client = TlsClient::trusting(&certificate).unwrap();
     let (mut accepted, connected) = pair(&server, &client, "localhost");
     let mut connected = connected.unwrap();
@@ -123,7 +128,7 @@ fn a_certificate_that_is_not_trusted_or_not_of_that_host_ends_it() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (certificate_file, key) = certificate(folder.path(), &["localhost"]);
     let (other_certificate, _) = certificate(other.path(), &["localhost"]);
-    let server = TlsServer::read(&certificate_file, &key, &[]).unwrap();
+    let server = TlsServer::for_links(&certificate_file, &key).unwrap();
     let stranger = TlsClient::trusting(&other_certificate).unwrap();
     let (_, connected) = pair(&server, &stranger, "localhost");
     assert!(connected.unwrap_err().to_string().contains("certificate"));
@@ -136,9 +141,9 @@ fn a_certificate_that_is_not_trusted_or_not_of_that_host_ends_it() {
 fn files_that_are_no_certificate_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(folder.path(), &["localhost"]);
-    let error = TlsServer::read(&key, &key, &[]).unwrap_err().to_string();
+    let error = TlsServer::for_links(&key, &key).unwrap_err().to_string();
     assert!(error.contains("key.pem: expected certificates in PEM"), "{error}");
-    let error = TlsServer::read(&certificate, &certificate, &[]).unwrap_err().to_string();
+    let error = TlsServer::for_links(&certificate, &certificate).unwrap_err().to_string();
     assert!(error.contains("certificate.pem: expected a private key in PEM"), "{error}");
     let error = TlsClient::trusting(&folder.path().join("none")).unwrap_err().to_string();
     assert!(error.contains("none: expected certificates in PEM"), "{error}");
@@ -148,7 +153,7 @@ fn files_that_are_no_certificate_are_named() {
 fn nothing_is_written_in_the_clear_before_the_first_byte_tells_what_a_connection_is() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate(folder.path(), &["localhost"]);
-    let server = TlsServer::read(&certificate, &key, &[]).unwrap();
+    let server = TlsServer::for_links(&certificate, &key).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, _) = listener.accept().unwrap();
@@ -168,4 +173,56 @@ fn nothing_is_written_in_the_clear_before_the_first_byte_tells_what_a_connection
     let mut read = [0; 5];
     client.read_exact(&mut read).unwrap();
     assert_eq!(&read, b"clear");
+}
+
+#[test]
+fn a_link_takes_nothing_of_an_older_tls_or_without_its_protocol() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = certificate(folder.path(), &["localhost"]);
+    let server = TlsServer::for_links(&certificate, &key).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&certificate).unwrap()).unwrap();
+    let cases: [(_, &[&[u8]], _); 4] = [
+        (&TLS13, &[LINK_PROTOCOL], None),
+        (&TLS12, &[LINK_PROTOCOL], Some("peer is incompatible")),
+        (&TLS13, &[], Some("TLS without ALPN catchment/1")),
+        (&TLS13, &[b"http/1.1"], Some("peer doesn't support any known protocol")),
+    ];
+    for (version, protocols, expected) in cases {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(config.into(), name).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        let mut accepted = Stream::accepted(accepted, &server).unwrap();
+        let read = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // How far it gets is the other side's to say.
+                let _is_sent = client.writer().write_all(b"x").is_ok()
+                    && client.complete_io(&mut socket).is_ok()
+                    && client.complete_io(&mut socket).is_ok();
+            });
+            let read = loop {
+                match accepted.read(&mut [0; 1]) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => break other,
+                }
+            };
+            drop(accepted);
+            read
+        });
+        match (read, expected) {
+            (Ok(1), None) => {}
+            (Err(error), Some(text)) => assert!(error.to_string().contains(text), "{error}"),
+            other => panic!("{protocols:?}: {other:?}"),
+        }
+    }
 }

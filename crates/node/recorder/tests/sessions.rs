@@ -594,7 +594,7 @@ fn listeners(folder: &Path) -> Vec<Listener> {
     let (certificate, key) = (folder.join("certificate"), folder.join("key"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let certificate = Some(TlsServer::read(&certificate, &key, &[]).unwrap());
+    let certificate = Some(TlsServer::for_links(&certificate, &key).unwrap());
     let listener = |tls, from: &[&str]| Listener {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         from: from.iter().map(|network| network.parse().unwrap()).collect(),

@@ -14,7 +14,7 @@ use catchment_wire::storage_link::{COLUMN_BYTES_MAX, Column, End, Frame, HEADER_
 use catchment_writer::ColumnForm;
 
 use crate::items::{ColumnBytes, StoredFrame};
-use crate::memory::Reserved;
+use crate::memory::{Memory, Reserved};
 
 /// What a message is that cannot be taken, although its framing is in order.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) enum Refusal {
     Corrupt(String),
     /// It cannot be taken, however often it is sent.
     Unfit(String),
+    /// There is no memory for it now.
+    Later(String),
 }
 
 type Taken<T> = Result<T, Refusal>;
@@ -37,21 +39,22 @@ pub(crate) struct StreamHeader {
     bytes: Vec<u8>,
     pub(crate) header: FileHeader,
     columns: BTreeSet<u32>,
+    _memory: Reserved,
 }
 
 impl StreamHeader {
-    pub(crate) fn decode(bytes: Vec<u8>) -> Taken<Self> {
+    pub(crate) fn decode(bytes: Vec<u8>, memory: Reserved) -> Taken<Self> {
         let header = match FileHeader::decode(&bytes) {
             Ok((header, _)) => header,
             Err(error) => return unfit(format!("the header of its files: {error}")),
         };
         let columns = header.schema.columns.iter().map(|column| column.id).collect();
-        Ok(Self { bytes, header, columns })
+        Ok(Self { bytes, header, columns, _memory: memory })
     }
 
-    /// Whether the other one describes the same files.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
+    /// Whether another one, as encoded, describes the same files.
+    pub(crate) fn is(&self, other: &[u8]) -> bool {
+        self.bytes == other
     }
 
     fn schema(&self) -> &Arc<Schema> {
@@ -69,18 +72,31 @@ pub(crate) struct HeaderParts {
     bytes: Vec<u8>,
     /// Bytes of the whole.
     all: usize,
+    memory: Option<Reserved>,
 }
 
 impl HeaderParts {
-    /// The next part is announced.
-    pub(crate) fn begin(&mut self, open: &Open) -> Taken<()> {
-        if open.offset == 0 {
-            self.bytes.clear();
+    /// The next part is announced. The first one takes memory for the whole; for one that is only
+    /// compared, if the stream's header `is_known`.
+    pub(crate) fn begin(&mut self, open: &Open, memory: &Memory, is_known: bool) -> Taken<()> {
+        let header_bytes = u64::from(open.header_bytes);
+        if open.offset == 0 && header_bytes <= HEADER_BYTES_MAX {
+            *self = Self::default();
+            let bytes = header_bytes * if is_known { 1 } else { HEADER_COPIES };
+            let (room, capacity) = (memory.room(), memory.capacity());
+            let text = format!("the header of its files takes {bytes} bytes, and memory.budget");
+            if bytes > capacity {
+                return unfit(format!("{text} has {capacity} for headers here"));
+            }
+            let Some(memory) = memory.reserve(bytes) else {
+                let text = format!("{text} has {room} left of {capacity} for headers here");
+                return Err(Refusal::Later(text));
+            };
             self.all = open.header_bytes as usize;
+            (self.bytes, self.memory) = (Vec::with_capacity(self.all), Some(memory));
         }
         let is_next = open.offset as usize == self.bytes.len();
-        if !is_next || open.header_bytes as usize != self.all || self.all as u64 > HEADER_BYTES_MAX
-        {
+        if !is_next || open.header_bytes as usize != self.all {
             return unfit("a part of the header of files is missing".to_owned());
         }
         Ok(())
@@ -90,9 +106,10 @@ impl HeaderParts {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The whole, once it is there.
-    pub(crate) fn finish(&mut self) -> Option<Vec<u8>> {
-        (self.bytes.len() == self.all).then(|| std::mem::take(&mut self.bytes))
+    /// The whole, and its memory, once it is there.
+    pub(crate) fn finish(&mut self) -> Option<(Vec<u8>, Reserved)> {
+        let memory = self.memory.take_if(|_| self.bytes.len() == self.all)?;
+        Some((std::mem::take(self).bytes, memory))
     }
 }
 
@@ -293,3 +310,38 @@ impl Partial {
 
 /// The smallest buffer.
 const BUFFER_BYTES_MIN: u64 = 256;
+/// What a header takes as long as its stream is open, in lengths of it: as it came, as it was
+/// decoded, which is twice that at most, and for the writer.
+const HEADER_COPIES: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_streams_take_no_more_memory_than_there_is_for_them() {
+        let memory = Memory::new("headers", 8_000);
+        let part = |header_bytes, offset| Open { log: 0, header_bytes, offset };
+        let (mut one, mut other) = (HeaderParts::default(), HeaderParts::default());
+        assert!(matches!(one.begin(&part(2_001, 0), &memory, false), Err(Refusal::Unfit(_))));
+        assert_eq!(one.begin(&part(1_500, 0), &memory, false), Ok(()));
+        one.take(&[0; 1_000]);
+        assert!(one.finish().is_none());
+        let refused = other.begin(&part(600, 0), &memory, false);
+        assert!(matches!(refused, Err(Refusal::Later(_))), "{refused:?}");
+        // One that is known is compared, and no more.
+        assert_eq!(other.begin(&part(600, 0), &memory, true), Ok(()));
+        assert_eq!(memory.content(), 6_600);
+        // From the beginning, as another one.
+        assert_eq!(one.begin(&part(1_000, 0), &memory, false), Ok(()));
+        assert_eq!(memory.content(), 4_600);
+        one.take(&[0; 999]);
+        assert_eq!(one.begin(&part(1_000, 999), &memory, false), Ok(()));
+        one.take(&[0; 1]);
+        let (bytes, held) = one.finish().expect("it is whole");
+        assert_eq!((bytes.len(), memory.content()), (1_000, 4_600));
+        drop((held, other));
+        assert_eq!(memory.content(), 0);
+        assert!(matches!(one.begin(&part(1_000, 999), &memory, false), Err(Refusal::Unfit(_))));
+    }
+}

@@ -229,7 +229,7 @@ pub(crate) struct Receive {
 
 impl Receive {
     pub(crate) fn new(parts: ReceiveParts) -> Self {
-        let buffers = Buffers::new(parts.state.memory.capacity() as usize / 4);
+        let buffers = Buffers::new(parts.state.memory.capacity() as usize / 8);
         let ReceiveParts { ingress, answers, stop, close_after_ns, orders, .. } = parts;
         // Nothing waits there yet.
         let is_closing = orders.send(Order::Find).is_ok();

@@ -286,6 +286,8 @@ counters! {
     frames_superseded,
     /// Frames, and headers of files, that cannot be taken however often they are sent.
     frames_unfit,
+    /// Headers of files for which there was no memory: their sessions were refused.
+    headers_refused,
     /// Connections that were closed for a framing fault.
     faults,
     /// Connections that ended before they said what they are, or that opened no session in time:
@@ -374,6 +376,8 @@ pub struct StoreFolder {
 pub(crate) struct NodeState {
     /// For frames that are not written yet.
     pub(crate) memory: Memory,
+    /// For headers of streams' files.
+    pub(crate) headers: Memory,
     /// For the buffers of all streams' disks.
     pub(crate) buffers: Memory,
     pub(crate) counters: Counters,
@@ -399,8 +403,8 @@ impl NodeObserver {
 }
 
 impl NodeState {
-    /// With that budget: two thirds are for frames, a sixth is for memory of frames that waits for
-    /// the next ones, and a sixth for the buffers of disks.
+    /// With that budget: two thirds are for frames, a twelfth is for memory of frames that waits
+    /// for the next ones, a twelfth for headers of files, and a sixth for the buffers of disks.
     pub(crate) fn new(memory_bytes: u64, folders: &[PathBuf]) -> Self {
         let folder = |path: &PathBuf| {
             let (bytes, failures, fault) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(None));
@@ -408,6 +412,7 @@ impl NodeState {
         };
         Self {
             memory: Memory::new("frames", memory_bytes / 3 * 2),
+            headers: Memory::new("headers", memory_bytes / 12),
             buffers: Memory::new("write buffers", memory_bytes / 6),
             counters: Counters::default(),
             folders: folders.iter().map(folder).collect(),

@@ -214,7 +214,7 @@ fn under_tls_a_front_end_shows_a_token() {
     config.access = LinkAccess { tls: TlsRule::All, needs_token: true, ..LinkAccess::default() };
     // What the file asks for and the program has not got keeps it from recording in the open.
     assert!(Recorder::start(config.clone()).is_err());
-    config.access.certificate = Some(TlsServer::read(&certificate, &key, &[]).unwrap());
+    config.access.certificate = Some(TlsServer::for_links(&certificate, &key).unwrap());
     config.access.tokens = Some(SharedTokens(Arc::clone(&token) as Arc<dyn Tokens>));
     let recorder = Recorder::start(config).unwrap();
     let address = recorder.addresses()[0];

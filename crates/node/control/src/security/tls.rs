@@ -49,7 +49,11 @@ pub(crate) fn acceptor(
 ) -> Result<Option<tokio_rustls::TlsAcceptor>, TlsError> {
     match tls {
         Tls::Off => Ok(None),
-        tls => Ok(Some(server(tls, folder, names, &[listen], &[b"http/1.1"])?.config().into())),
+        tls => {
+            let (certificate, key) = files(tls, folder, names, &[listen])?;
+            let server = TlsServer::for_pages(&certificate, &key, &[b"http/1.1"])?;
+            Ok(Some(server.config().into()))
+        }
     }
 }
 
@@ -63,7 +67,8 @@ pub(crate) fn for_senders(
     names: &[String],
     listen: &[IpAddr],
 ) -> Result<TlsServer, TlsError> {
-    server(tls, folder, names, listen, &[])
+    let (certificate, key) = files(tls, folder, names, listen)?;
+    Ok(TlsServer::for_links(&certificate, &key)?)
 }
 
 /// Checks that configured files are a certificate and its key.
@@ -72,22 +77,21 @@ pub(crate) fn for_senders(
 /// [`TlsError`]
 pub(crate) fn check(tls: &Tls) -> Result<(), TlsError> {
     let Tls::Files { certificate, key } = tls else { return Ok(()) };
-    TlsServer::read(certificate, key, &[])?;
+    TlsServer::for_links(certificate, key)?;
     Ok(())
 }
 
-fn server(
+/// A certificate and its key.
+fn files(
     tls: &Tls,
     folder: &Path,
     names: &[String],
     listen: &[IpAddr],
-    protocols: &[&[u8]],
-) -> Result<TlsServer, TlsError> {
-    let (certificate, key) = match tls {
-        Tls::Files { certificate, key } => (certificate.clone(), key.clone()),
-        Tls::Off | Tls::SelfMade => own(&folder.join("tls"), &wanted(names, listen))?,
-    };
-    Ok(TlsServer::read(&certificate, &key, protocols)?)
+) -> Result<(PathBuf, PathBuf), TlsError> {
+    match tls {
+        Tls::Files { certificate, key } => Ok((certificate.clone(), key.clone())),
+        Tls::Off | Tls::SelfMade => own(&folder.join("tls"), &wanted(names, listen)),
+    }
 }
 
 /// The names that clients may use for the node, for which our own certificate must be valid.

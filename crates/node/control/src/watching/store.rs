@@ -272,7 +272,8 @@ fn read(
     // A sender that is told to come later was not refused.
     let later = store.refusals.get("later").copied().unwrap_or(0);
     let refused = seen.snapshot.sessions_refused.saturating_sub(later);
-    let closed = store.connections_unopened + store.faults;
+    let headers = seen.snapshot.headers_refused;
+    let closed = store.connections_unopened + store.faults + headers;
     table.set("sessions_refused", (refused + closed) as f64);
     for folder in &store.folders {
         table.set_of("folder", &folder.path, "fault", f64::from(folder.fault.is_some()));

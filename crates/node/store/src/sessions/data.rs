@@ -9,6 +9,7 @@ use catchment_wire::storage_link::{
 use super::{Ended, Kind, Sessions};
 use crate::frames::{Partial, Refusal, StreamHeader};
 use crate::items::{Item, StoredFrame};
+use crate::memory::Reserved;
 use crate::receive::{Slot, Stream};
 use crate::state::StreamKey;
 
@@ -138,6 +139,11 @@ impl Sessions {
                 self.state.count(|counters| &counters.frames_unfit, 1);
                 Ended::new(ByeReason::DOES_NOT_FIT, 0, 0, text)
             }
+            Refusal::Later(text) => {
+                self.state.count(|counters| &counters.sessions_refused, 1);
+                self.state.count(|counters| &counters.headers_refused, 1);
+                Ended::later(text)
+            }
         };
         self.end_of(endpoint, ended);
     }
@@ -150,8 +156,12 @@ impl Sessions {
     }
 
     fn begin_header(&mut self, name: &str, open: &Open) -> Result<Option<BodyKind>, Refusal> {
-        let Some(session) = self.by_name.get_mut(name) else { return Ok(None) };
-        session.header.begin(open)?;
+        let (Some(session), Some(Slot::Ready(stream))) =
+            (self.by_name.get_mut(name), self.streams.get(name))
+        else {
+            return Ok(None);
+        };
+        session.header.begin(open, &self.state.headers, stream.header.is_some())?;
         Ok(Some(BodyKind::Header))
     }
 
@@ -392,7 +402,7 @@ impl Sessions {
             BodyKind::Dropped => Ok(()),
             BodyKind::Column => session.frame.as_mut().map_or(Ok(()), Partial::end_column),
             BodyKind::Header => match session.header.finish() {
-                Some(bytes) => stream.describe(bytes),
+                Some((bytes, memory)) => stream.describe(bytes, memory),
                 None => Ok(()),
             },
             BodyKind::Ledger(end, records) => {
@@ -415,8 +425,13 @@ impl Sessions {
 
 impl Stream {
     /// The header of its files has come.
-    fn describe(&mut self, bytes: Vec<u8>) -> Result<(), Refusal> {
-        let header = StreamHeader::decode(bytes)?;
+    fn describe(&mut self, bytes: Vec<u8>, memory: Reserved) -> Result<(), Refusal> {
+        if let Some(known) = &self.header {
+            let is_same = known.is(&bytes);
+            let changed = || Refusal::Unfit("the header of files has changed".to_owned());
+            return is_same.then_some(()).ok_or_else(changed);
+        }
+        let header = StreamHeader::decode(bytes, memory)?;
         let (of, key) = (&header.header, &self.state.key);
         if (of.run.0, of.stream, of.variant) != (key.run, key.stream, key.variant) {
             return Err(Refusal::Unfit("the header of files is of another stream".to_owned()));
@@ -425,14 +440,8 @@ impl Stream {
             let text = "a stream that is dealt, and no other, has a part in the header of files";
             return Err(Refusal::Unfit(text.to_owned()));
         }
-        match &self.header {
-            Some(known) if known.is(&header) => {}
-            Some(_) => return Err(Refusal::Unfit("the header of files has changed".to_owned())),
-            None => {
-                self.pass_on(Item::Header(Box::new(header.header.clone())));
-                self.header = Some(header);
-            }
-        }
+        self.pass_on(Item::Header(Box::new(header.header.clone())));
+        self.header = Some(header);
         Ok(())
     }
 }
@@ -548,6 +557,28 @@ mod tests {
             }
             assert_eq!((files, rest.len()), (told, 0), "{durable}");
         }
+    }
+
+    #[test]
+    fn a_session_whose_header_has_no_memory_is_to_come_later_and_is_counted() {
+        let mut sessions = sessions();
+        for name in ["one", "other"] {
+            let (stream, session) = opened(0);
+            sessions.streams.insert(name.to_owned(), Slot::Ready(Box::new(stream)));
+            sessions.by_name.insert(name.to_owned(), session);
+        }
+        let (kind, stream) = (Kind::Data, Some("other".to_owned()));
+        sessions.connections = vec![Some(Connection { kind, stream, ..Connection::default() })];
+        // Four times as much of a twelfth of 1 MiB.
+        let open = Open { log: 0, header_bytes: 20_000, offset: 0 };
+        assert!(sessions.begin_header("one", &open).is_ok());
+        let Err(refusal) = sessions.begin_header("other", &open) else { panic!("it has room") };
+        sessions.refuse(0, refusal);
+        let ended = sessions.by_name["other"].ended.as_ref().and_then(|ended| ended.bye);
+        assert_eq!(ended.map(|bye| bye.reason), Some(ByeReason::LATER));
+        let seen = sessions.state.snapshot();
+        let counts = (seen.headers_refused, seen.sessions_refused, seen.refusals["later"]);
+        assert_eq!(counts, (1, 1, 1));
     }
 
     #[test]

@@ -157,9 +157,13 @@ impl Sessions {
             let text = format!("{name} is another run here");
             return Err(Ended::new(ByeReason::NAME, 0, 0, text));
         }
+        let attached = self.by_name.get(name);
         let in_use = |other: &Session| in_use(other, &self.connections);
-        let other = self.by_name.get(name).filter(|other| other.number != hello.session);
-        let generation = generation_of(stream, generation, other, in_use)?;
+        if generation > stream.generation {
+            check_claimed(generation, stream.generation, attached.map(in_use))?;
+        }
+        let other = attached.filter(|other| other.number != hello.session);
+        let generation = generation_of(stream, generation, other.map(in_use))?;
         match stream.kept.take() {
             None => return Ok(false),
             Some(Err(error)) => {
@@ -310,22 +314,38 @@ fn in_use(other: &Session, connections: &[Option<Connection>]) -> Ended {
 }
 
 /// The writer generation of a session: what it was granted before, or one above all before.
-fn generation_of(
-    stream: &Stream,
-    granted: u64,
-    other: Option<&Session>,
-    in_use: impl Fn(&Session) -> Ended,
-) -> Result<u64, Ended> {
+fn generation_of(stream: &Stream, granted: u64, other: Option<Ended>) -> Result<u64, Ended> {
     if granted != 0 && granted < stream.generation {
         let text = format!("the stream was opened again, with generation {}", stream.generation);
         return Err(Ended::new(ByeReason::SUPERSEDED, 0, stream.generation, text));
     }
-    match other {
-        Some(other) if granted <= other.generation => Err(in_use(other)),
-        _ if granted != 0 => Ok(granted),
-        _ => Ok(stream.generation + 1),
+    if let Some(in_use) = other {
+        return Err(in_use);
+    }
+    match granted {
+        0 => stream.generation.checked_add(1).ok_or_else(|| {
+            Ended::new(ByeReason::UNKNOWN, 0, stream.generation, "no writer generation is left")
+        }),
+        _ => Ok(granted),
     }
 }
+
+/// Checks a writer generation above all that the node knows of its stream: it was granted by a node
+/// that has lost its memory, or by none. One that has a memory has granted nothing beyond that.
+fn check_claimed(claimed: u64, known: u64, in_use: Option<Ended>) -> Result<(), Ended> {
+    if let Some(in_use) = in_use {
+        return Err(in_use);
+    }
+    if known == 0 && claimed <= CLAIMED_MAX {
+        return Ok(());
+    }
+    let text = format!("generation {claimed} was not granted, and {known} is the highest that was");
+    Err(Ended::later(text))
+}
+
+/// The highest writer generation that a node without a memory believes. Epochs, which are not below
+/// it, have as many numbers above it.
+const CLAIMED_MAX: u64 = 1 << 31;
 
 /// What a sender is told of a stream that could not be opened.
 fn not_opened(error: NotOpened, asks: bool) -> Ended {

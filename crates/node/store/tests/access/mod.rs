@@ -39,7 +39,7 @@ fn guarded(folder: &Path, needs_tls: bool) -> (Node, Arc<OneToken>, PathBuf) {
     config.access = LinkAccess {
         tls: if needs_tls { TlsRule::All } else { TlsRule::None },
         needs_token: true,
-        certificate: Some(TlsServer::read(&trusted, &key, &[]).unwrap()),
+        certificate: Some(TlsServer::for_links(&trusted, &key).unwrap()),
         tokens: Some(SharedTokens(Arc::clone(&token) as Arc<dyn Tokens>)),
         ..LinkAccess::default()
     };

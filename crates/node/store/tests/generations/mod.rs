@@ -2,6 +2,7 @@
 //! stream is heard, and what becomes of a frame that comes twice.
 
 mod left_out;
+mod liars;
 mod unopened;
 
 use catchment_fixtures::hadtu_sources;
