@@ -262,8 +262,8 @@ impl Run {
     }
 
     /// Numbers missing between the frames: frames that were recorded and are lost. Of several
-    /// folders, or of a part of a target's frames, also those before the first. For a run being
-    /// recorded, frames in progress may still arrive: 0.
+    /// folders, of a part of a target's frames, or where the first file is gone, also those before
+    /// the first. For a run being recorded, frames in progress may still arrive: 0.
     pub fn frames_missing(&self) -> u64 {
         if self.being_recorded() {
             return 0;

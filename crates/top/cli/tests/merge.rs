@@ -43,7 +43,10 @@ fn folders_of_which_each_lacks_a_file_are_audited_and_merged_as_one_run() {
         "{audited}"
     );
     assert!(audited.contains("in more than one folder: 4 frames"), "{audited}");
-    assert!(audited.contains("another folder has what it lacks"), "{audited}");
+    for lacking in ["  run: file 1 of", "  copy: file 2 of"] {
+        let line = format!("{lacking} the run is missing; another folder has what it lacks");
+        assert!(audited.contains(&line), "{audited}");
+    }
 
     let said = stdout(folder, &["merge", "run", "copy", "--to", "merged/", "--one-file"], 0);
     assert!(said.contains("merged: 8 frames in 1 file(s)"), "{said}");
@@ -66,6 +69,18 @@ fn folders_of_which_each_lacks_a_file_are_audited_and_merged_as_one_run() {
         json(folder, &["merge", "run", "copy", "--to", "files", "--file-time", "2 s", "--json"], 0);
     assert_eq!((&summary["files"], &summary["frames"]), (&2.into(), &8.into()), "{summary}");
     assert_eq!((&summary["files_read"], &summary["copies_left"]), (&6.into(), &4.into()));
+}
+
+#[test]
+fn a_folder_without_its_first_file_is_merged_with_the_missing_frames_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    copied(folder);
+    let first = files(&folder.join("run")).remove(0);
+    std::fs::write(first, []).unwrap();
+    let errors = stderr(folder, &["merge", "run", "--to", "merged"], 3);
+    assert!(errors.contains("missing in all that was given: 2 frames (0 to 1)"), "{errors}");
+    assert_eq!(output(folder, &["audit", "merged"]).status.code(), Some(1));
 }
 
 #[test]
