@@ -311,9 +311,9 @@ pub(crate) fn fullest(files: &[RunFile]) -> Vec<usize> {
 /// The damage of the totals in the last files of a place.
 pub(crate) fn total_damage(files: &[RunFile]) -> impl Iterator<Item = Problem> {
     let damage = |last: &RunFile| {
-        let error = last.reader.ledger().err()?;
-        let problem = problem_in(last, None, error.clone());
-        last.error(error).is_damage().then_some(problem)
+        let is_damage = last.error(last.reader.ledger().err()?).is_damage();
+        let error = last.reader.ledger().err().filter(|_| is_damage)?;
+        Some(problem_in(last, None, error))
     };
     parts(files).filter_map(<[RunFile]>::last).filter_map(damage)
 }
