@@ -97,9 +97,11 @@ fn what_a_storage_node_gets_after_the_run_is_in_its_record() {
             assert_eq!(of_api[key], at[key], "{key}");
         }
         if !restarts {
-            let targets = recorder.ctl(&["state"])["targets"].clone();
-            let ledger = &targets[1]["ledger"];
-            assert_eq!(ledger["fragments_spilled"], ledger["fragments_forwarded"], "{targets}");
+            // The state follows within a moment.
+            recorder.until(|state| {
+                let ledger = &state["targets"][1]["ledger"];
+                ledger["fragments_spilled"] == ledger["fragments_forwarded"]
+            });
         }
         let folders = [&here, &stored].map(|path| path.to_str().unwrap());
         stdout(folder.path(), &["audit", folders[0], folders[1]], 0);
