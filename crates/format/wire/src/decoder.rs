@@ -68,8 +68,8 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether its fragments have a tag ([`Part::tag`]). Of those of a protocol without tags none is
-    /// compared with that of another source.
+    /// Whether its fragments have a tag ([`Part::tag`]). Otherwise they are not compared with those
+    /// of other sources.
     fn has_tags(&self) -> bool {
         false
     }
