@@ -16,9 +16,11 @@ mod declaration;
 mod describe;
 mod encode;
 mod examples;
+mod refusal;
 mod straight;
 #[cfg(test)]
 mod tests;
+mod values;
 mod variants;
 mod walk;
 
@@ -38,8 +40,9 @@ pub use variants::{VARIANTS_MAX, Variants};
 
 use crate::decoder::{Decoded, Decoder, Part, Protocol, Reason, Transport};
 use compile::Compiled;
+use refusal::RefusedRecord;
 use straight::{Shape, Straight, shaped};
-use walk::{Accepted, Fault, Unobserved};
+use walk::{Accepted, Fault};
 
 /// The protocol's name in configurations and files.
 pub const NAME: &str = "layout";
@@ -246,15 +249,17 @@ impl<S: Shape> Decoder for LayoutDecoder<S> {
 
     fn explain(&self, bytes: &[u8]) -> String {
         let compiled = &self.layouts.compiled;
+        let mut record = RefusedRecord::default();
         let bytes = match self.layouts.layout.is_stream {
             true => match compiled.packet_bytes(bytes) {
                 Ok(whole) => &bytes[..whole.unwrap_or(0).min(bytes.len())],
-                Err(fault) => return self.layouts.sentence(&fault, bytes),
+                Err(fault) => return self.layouts.refusal(&fault, bytes, &record, true).sentence,
             },
             false => bytes,
         };
-        let fault = compiled.walk(bytes, &mut Vec::new(), &mut Unobserved).err();
-        fault.map_or_else(String::new, |fault| self.layouts.sentence(&fault, bytes))
+        let fault = compiled.walk(bytes, &mut Vec::new(), &mut record).err();
+        let sentence = |fault| self.layouts.refusal(&fault, bytes, &record, false).sentence;
+        fault.map_or_else(String::new, sentence)
     }
 }
 

@@ -169,9 +169,124 @@ fn each_reason_is_given_for_its_fault() {
     // A byte behind the last record, and before the first where records are read from the end.
     let (reason, left_over, sentence) = changed(1, |bytes| bytes.push(0));
     assert_eq!((reason, left_over), ("left_over", 1));
-    assert!(sentence.starts_with("1 bytes are left over"), "{sentence}");
+    assert_eq!(sentence, "1 byte is left over from byte 36, too few for a record");
     let (reason, left_over, _) = changed(2, |bytes| bytes.splice(8..8, [0; 4]).for_each(drop));
     assert_eq!((reason, left_over), ("left_over", 4));
+}
+
+#[test]
+fn a_refused_packet_is_described_up_to_the_wrong_field() {
+    let described = |index: usize, change: fn(&mut Vec<u8>)| {
+        let (layouts, mut bytes) = examples().swap_remove(index);
+        change(&mut bytes);
+        let description = layouts.describe(&bytes);
+        let (_, sentence) = description.refused.unwrap();
+        let mut explained = layouts.decoder();
+        assert!(explained.decode(0, &bytes, &mut Vec::new()).is_err());
+        assert_eq!(explained.explain(&bytes), sentence, "as the log has it");
+        (description.lines, sentence)
+    };
+    let (lines, sentence) = described(3, |bytes| bytes[25] ^= 1);
+    let sum = "0xc0af379b, the crc32c of bytes 0 to 27";
+    assert_eq!(sentence, format!("the packet: expected {sum}, at byte 28, got 0x65eea5e5"));
+    assert_eq!(lines[0], "packet: bytes 0 to 31, little, refused");
+    assert_eq!(lines.len(), 9, "the groups stand behind the checksum: {lines:?}");
+    let last = format!(
+        "  checksum: 1710138853 (0x65eea5e5), byte 28, bits 0 to 31, refused: expected {sum}"
+    );
+    assert_eq!(lines[8], last);
+    for (index, change, line, expected) in WRONG {
+        let (lines, sentence) = described(index, change);
+        assert_eq!(sentence, expected);
+        assert!(lines.iter().any(|one| one == line), "{line}\n{lines:#?}");
+    }
+}
+
+/// A change of an example's packet, a line that then describes it, and why it is refused.
+type Wrong = (usize, fn(&mut Vec<u8>), &'static str, &'static str);
+const WRONG: [Wrong; 11] = [
+    (
+        0,
+        |bytes| bytes[50] ^= 1,
+        "  length: 48 (0x30), byte 0, bits 0 to 31",
+        "the packet: expected 0x00, as at byte 2, at byte 50, got 0x01",
+    ),
+    (
+        0,
+        |bytes| bytes.push(0),
+        "  length: 48 (0x30), byte 0, bits 0 to 31, refused: expected that of the datagram, \
+         81 bytes",
+        "the packet's length says a datagram of 80 bytes, got 81",
+    ),
+    (
+        1,
+        |bytes| bytes[20] = 0x28,
+        "  equals 0x4: 0x0, byte 20, bits 24 to 26, refused: expected 0x4",
+        "record 1 \"event\" at byte 8: expected 0x4 at byte 20, got 0x0",
+    ),
+    (
+        1,
+        |bytes| bytes[16] = 0x2a,
+        "  each 0x0: in all words of the body, refused: expected 0x0",
+        "record 1 \"event\" at byte 8: expected 0x0 at byte 16, got 0x2",
+    ),
+    (
+        1,
+        |bytes| bytes[10] = 0x3f,
+        "  length: 63 (0x3f), 256 bytes, byte 8, bits 8 to 13, refused: expected a length of \
+         4 to 24 bytes",
+        "record 1 \"event\" at byte 8: expected a length of 4 to 24 bytes at byte 8, got 256",
+    ),
+    (
+        1,
+        |bytes| bytes[5] = 4,
+        "record 2 \"filler\": bytes 24 to 27, big, skipped",
+        "the packet says 4 records, got 3",
+    ),
+    (
+        1,
+        |bytes| bytes[24] = 0x2b,
+        "record 1 \"event\": bytes 8 to 23, big",
+        "no kind of record fits at byte 24: record 1 \"event\" expected 0x2 at byte 24, got \
+         0x3; record 2 \"filler\" expected 0x6 at byte 24, got 0x3",
+    ),
+    // Read from its end: where it begins, if that is known, and otherwise where it ends.
+    (
+        2,
+        |bytes| bytes[64] = 0x1c,
+        "record 1: bytes 32 to 71, little, refused",
+        "record 1 at byte 32: expected 0x200 at byte 32, got 0x17",
+    ),
+    (
+        2,
+        |bytes| bytes[64] = 0xff,
+        "record 1: before byte 72, little, refused",
+        "record 1 that ends before byte 72: expected a length of 20 to 56 bytes at byte 64, \
+         got 255",
+    ),
+    (
+        0,
+        |bytes| bytes.truncate(9),
+        "packet: from byte 0 on, big, refused",
+        "a packet has at least 40 bytes, got 9",
+    ),
+];
+
+#[test]
+fn a_value_of_several_parts_is_one_line_and_a_time_is_in_nanoseconds() {
+    let (layouts, bytes) = &examples()[2];
+    let lines = layouts.describe(bytes).lines;
+    let times: Vec<&String> = lines.iter().filter(|line| line.contains("time:")).collect();
+    let places = "byte 12, bits 0 to 15; byte 16, bits 0 to 15; byte 20, bits 0 to 15; byte 24, bits \
+                  0 to 15";
+    let time = "1716979821888951928";
+    let first = format!("  time: {time} (0x17d3f00d12345678), {time} ns, {places}");
+    assert_eq!(times.len(), 2, "{lines:#?}");
+    assert!(times.contains(&&first), "{times:#?}");
+    let (layouts, bytes) = &examples()[4];
+    let lines = layouts.describe(bytes).lines;
+    let time = "  time: 16 (0x10), 128 ns, byte 12, bits 0 to 47".to_owned();
+    assert!(lines.contains(&time), "{lines:#?}");
 }
 
 #[test]
@@ -189,6 +304,12 @@ fn ticks_of_a_second_that_has_fewer_are_refused() {
     let layouts = Layouts::new(layout).unwrap();
     let packet = |ticks: u32| [1, ticks, 7].map(u32::to_le_bytes).concat();
     assert_eq!(decode(&layouts, &packet(1_000)).unwrap_err(), "range");
+    let described = layouts.describe(&packet(1_000));
+    let expected = "the packet: expected fewer ticks than a second has, 1000, at byte 4, got 1000";
+    assert_eq!(described.refused.unwrap().1, expected);
+    let last = "  time: 1000 (0x3e8), 8000000000 ns with the seconds, byte 4, bits 0 to 31, \
+                refused: expected fewer ticks than a second has, 1000";
+    assert_eq!(described.lines.last().unwrap(), last);
     let mut bytes = packet(999);
     bytes.extend([1, 2, 3]);
     let (_, parts) = decode(&layouts, &bytes).unwrap();

@@ -15,8 +15,10 @@ pub(super) struct Fault {
     pub(super) kind: FaultKind,
     /// The kind of record; none: the packet.
     pub(super) record: Option<usize>,
-    /// Where the block begins in the datagram.
+    /// Where the block begins in the datagram; with `is_end`, where it ends.
     pub(super) offset: usize,
+    /// Whether the block is read from its end, and where it begins is not known.
+    pub(super) is_end: bool,
     /// What was there, where that is a number.
     pub(super) got: u64,
 }
@@ -53,6 +55,10 @@ pub(super) struct CheckedBlock<'a> {
 /// What watches a walk.
 pub(super) trait Observer {
     fn block(&mut self, seen: &CheckedBlock<'_>);
+
+    /// A record whose extent is known, and that is refused.
+    #[inline(always)]
+    fn refused(&mut self, _seen: &CheckedBlock<'_>) {}
 }
 
 /// Nothing does.
@@ -109,7 +115,7 @@ impl Compiled {
         observer: &mut impl Observer,
     ) -> Result<Accepted, Fault> {
         let packet = &self.packet;
-        let fault = |kind, got| Fault { kind, record: None, offset: 0, got };
+        let fault = |kind, got| Fault { kind, record: None, offset: 0, is_end: false, got };
         if bytes.len() < packet.least {
             return Err(fault(FaultKind::Short, bytes.len() as u64));
         }
@@ -174,7 +180,7 @@ impl Compiled {
     /// Bytes that begin no packet, as far as its head says.
     pub(super) fn packet_bytes(&self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
         let packet = &self.packet;
-        let fault = |kind, got| Err(Fault { kind, record: None, offset: 0, got });
+        let fault = |kind, got| Err(Fault { kind, record: None, offset: 0, is_end: false, got });
         if bytes.len() < packet.least {
             return Ok(None);
         }
@@ -216,7 +222,8 @@ impl Compiled {
             let rest = &bytes[offset..];
             let kind = self.kind(rest, offset)?;
             let record = &self.records[kind];
-            let fault = |why, got| Fault { kind: why, record: Some(kind), offset, got };
+            let fault =
+                |why, got| Fault { kind: why, record: Some(kind), offset, is_end: false, got };
             if rest.len() < record.least {
                 return Err(fault(FaultKind::LeftOver, rest.len() as u64));
             }
@@ -252,7 +259,7 @@ impl Compiled {
         let (record, begin, first) = (&self.records[0], self.packet.head, parts.len());
         while end > begin {
             let rest = &bytes[begin..end];
-            let fault = |kind, got| Fault { kind, record: Some(0), offset: end, got };
+            let fault = |kind, got| Fault { kind, record: Some(0), offset: end, is_end: true, got };
             if rest.len() < record.least {
                 return Err(fault(FaultKind::LeftOver, rest.len() as u64));
             }
@@ -282,15 +289,19 @@ impl Compiled {
         common: Common,
         observer: &mut impl Observer,
     ) -> Result<Option<Part>, Fault> {
-        self.check((kind, order), block, extent, offset)?;
-        observer.block(&CheckedBlock {
+        let seen = CheckedBlock {
             record: Some(kind),
             offset,
             bytes: block,
             body_end: extent.body_end,
             padding,
             is_big: order == 1,
-        });
+        };
+        if let Err(fault) = self.check((kind, order), block, extent, offset) {
+            observer.refused(&seen);
+            return Err(fault);
+        }
+        observer.block(&seen);
         let record = &self.records[kind];
         if record.skip {
             return Ok(None);
@@ -298,8 +309,12 @@ impl Compiled {
         let loads = &record.loads[order];
         let values = record.values(loads, common, block);
         let part = record.placed(self.part(record, (offset, order), extent, values), loads, block);
-        let fault = Fault { kind: FaultKind::Part, record: Some(kind), offset, got: 0 };
-        part.ok_or(fault).map(Some)
+        let Some(part) = part else {
+            observer.refused(&seen);
+            let (kind, record) = (FaultKind::Part, Some(kind));
+            return Err(Fault { kind, record, offset, is_end: false, got: 0 });
+        };
+        Ok(Some(part))
     }
 
     /// The order and extent of the record that ends where `rest` does.
@@ -326,7 +341,8 @@ impl Compiled {
 
     /// The kind of the record that begins a slice: the first one whose constants fit.
     fn kind(&self, rest: &[u8], offset: usize) -> Result<usize, Fault> {
-        let fault = |kind| Err(Fault { kind, record: None, offset, got: rest.len() as u64 });
+        let got = rest.len() as u64;
+        let fault = |kind| Err(Fault { kind, record: None, offset, is_end: false, got });
         let least = self.records.iter().map(|record| record.least).min().unwrap_or(0);
         if rest.len() < least {
             return fault(FaultKind::LeftOver);
@@ -350,7 +366,8 @@ impl Compiled {
     ) -> Result<(), Fault> {
         let record = &self.records[kind];
         let loads = &record.loads[order];
-        let fault = |why| Err(Fault { kind: why, record: Some(kind), offset, got: 0 });
+        let fault =
+            |why| Err(Fault { kind: why, record: Some(kind), offset, is_end: false, got: 0 });
         if !loads.constants.iter().all(|one| one.holds(block)) {
             return fault(FaultKind::Record);
         }
@@ -415,7 +432,8 @@ impl Blueprint {
     #[inline(always)]
     pub(super) fn datagram(&self, value: u64, bytes: &[u8]) -> Result<Extent, Fault> {
         let has = bytes.len() as u64;
-        let fault = |got| Fault { kind: FaultKind::Length, record: None, offset: 0, got };
+        let kind = FaultKind::Length;
+        let fault = |got| Fault { kind, record: None, offset: 0, is_end: false, got };
         let length = if self.has_length {
             self.length(value)
         } else {

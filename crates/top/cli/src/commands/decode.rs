@@ -272,15 +272,15 @@ fn finish(ids: Option<&Ids<'_>>, tally: Tally, out: &mut Out) -> anyhow::Result<
         }))?;
     } else {
         let lost: u64 = refused.values().sum();
+        let (packets, fragments) = (counted(packets, "packet"), counted(fragments, "fragment"));
         out.say(format_args!(
-            "{packets} packets in the file: {accepted} accepted with {fragments} fragments, \
-             {lost} refused"
+            "{packets} in the file: {accepted} accepted with {fragments}, {lost} refused"
         ))?;
         for (reason, count) in refused {
             out.say(format_args!("refused ({reason}): {count}"))?;
         }
         for (why, count) in passed {
-            out.say(format_args!("not decoded: {count} packets {why}"))?;
+            out.say(format_args!("not decoded: {} {why}", counted(count, "packet")))?;
         }
         for what in unread {
             out.say(what)?;
@@ -321,7 +321,10 @@ fn show(
         out.say(line)?;
     }
     match refused {
-        None => out.say(format_args!("accepted: {fragments} fragments, nothing left over"))?,
+        None => {
+            let fragments = counted(*fragments as u64, "fragment");
+            out.say(format_args!("accepted: {fragments}, nothing left over"))?;
+        }
         Some((reason, why)) => {
             out.say(format_args!("refused ({reason}): {why}"))?;
             out.say(format_args!("left over: {left_over} of {bytes} bytes"))?;
