@@ -320,8 +320,9 @@ impl RecorderConfig {
         let is_given = self.build.time.window_ns.is_some();
         require(is_given, "build.time.window", "1 ns to 1 s", "none")?;
         let useless = self.build.time.openers.iter().find(|pattern| !self.may_name(pattern));
-        let got = useless.map_or(String::new(), ToString::to_string);
-        require(useless.is_none(), "build.time.openers", "names of sources", got)?;
+        let got = useless.map_or(String::new(), |pattern| format!("{:?}", pattern.as_str()));
+        let expected = self.names_of_sources();
+        require(useless.is_none(), "build.time.openers", expected, got)?;
         let all = self.own.are_all();
         require(all, "run.own", "all events: nodes that share a run build by number", "some")?;
         let enabled = self.sources.iter().enumerate().filter(|(_, one)| one.role.is_enabled());
@@ -331,18 +332,55 @@ impl RecorderConfig {
             true => TimeConfig { openers: Vec::new(), coincidence: 1, reference: None, ..time },
             false => time,
         };
+        self.check_clocks(&time.clocks)?;
         match time.check(&builder_config(self)) {
             Err(Refused::Time { key, expected, got }) => {
-                let key = match key {
-                    "time_offset" | "reorder" | "lag" | "role" | "time" | "rate" | "bits" => {
-                        format!("sources.{key}")
-                    }
-                    key => format!("build.time.{key}"),
-                };
-                require(false, &key, expected, got)
+                Err(refused_by_time(key, expected, got, opening))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks what each source's clock is set to, with the source's name.
+    fn check_clocks(&self, clocks: &[ClockConfig]) -> Result<(), ConfigError> {
+        let timeout_ns = self.build.timeout_ns;
+        let enabled = self.sources.iter().zip(clocks).enumerate();
+        for (index, (source, clock)) in enabled.filter(|(_, (one, _))| one.role.is_enabled()) {
+            let &ClockConfig { offset_ns, reorder_ns, lag_ns, .. } = clock;
+            let path = |key: &str| format!("sources[{index}].{key}");
+            let named = |ns: u64| format!("{} of {:?}", Time(ns), source.name);
+            let (size_ns, sign) = (offset_ns.unsigned_abs(), if offset_ns < 0 { "-" } else { "" });
+            let got = format!("{sign}{}", named(size_ns));
+            require(size_ns <= OFFSET_NS_MAX, &path("time_offset"), "at most a day", got)?;
+            let most_ns = timeout_ns / 4;
+            let expected = format_args!("at most a quarter of build.timeout, {}", Time(most_ns));
+            require(reorder_ns <= most_ns, &path("reorder"), expected, named(reorder_ns))?;
+            let fits = source.role != SourceRole::Sparse || lag_ns <= timeout_ns;
+            let expected = format_args!("at most build.timeout, {}", Time(timeout_ns));
+            require(fits, &path("lag"), expected, named(lag_ns))?;
+            let cycle_ns = clock.cycle_ns();
+            let least_ns = timeout_ns.saturating_mul(4);
+            let declared = source.protocol.declared().iter();
+            let layouts: Vec<_> = declared.map(|one| format!("{:?}", one.layout().name)).collect();
+            let expected = format_args!(
+                "times that wrap after four times build.timeout, {}, or later",
+                Time(least_ns)
+            );
+            let got = format!("{} in {}", named(cycle_ns), layouts.join(" and "));
+            require(cycle_ns >= least_ns, &path("layout"), expected, got)?;
+        }
+        Ok(())
+    }
+
+    /// The names that patterns may fit, the first of many.
+    fn names_of_sources(&self) -> String {
+        let names: Vec<&str> =
+            self.sources.iter().take(NAMED_MAX).map(|source| &*source.name).collect();
+        let more = match self.sources.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("names of sources: {}{more}", names.join(", "))
     }
 
     /// Whether a pattern fits the name of a source, or may fit that of one that will be admitted.
@@ -368,9 +406,11 @@ impl RecorderConfig {
             let expected = "build.match = \"time\" beside it";
             require(self.is_by_time(), &path("offset"), expected, "number")?;
             let size_ns = offset_ns.unsigned_abs();
-            let expected = "at most a day, in ns";
-            require(size_ns <= OFFSET_NS_MAX, &path("offset"), expected, size_ns)?;
-            require(self.may_name(sources), &path("sources"), "names of sources", sources)?;
+            let sign = if *offset_ns < 0 { "-" } else { "" };
+            let got = format_args!("{sign}{}", Time(size_ns));
+            require(size_ns <= OFFSET_NS_MAX, &path("offset"), "at most a day", got)?;
+            let got = format_args!("{:?}", sources.as_str());
+            require(self.may_name(sources), &path("sources"), self.names_of_sources(), got)?;
         }
         Ok(())
     }
@@ -428,6 +468,28 @@ impl RecorderConfig {
         require(lag_ns.is_none(), &path("lag"), expected, "number")
     }
 }
+
+/// A setting of the matcher's that is refused, with its unit; so many sources may open an event.
+fn refused_by_time(key: &str, expected: &str, got: u64, opening: usize) -> ConfigError {
+    let got = match (key, got) {
+        ("role", _) | ("openers", 0) => "none".to_owned(),
+        ("openers", count) => format!("{count} sources"),
+        ("window" | "span_max" | "before" | "skew" | "jump", ns) => Time(ns).to_string(),
+        (_, number) => number.to_string(),
+    };
+    let expected = match key {
+        "coincidence" => format!("1 to {opening}, as many sources as may open an event"),
+        _ => expected.trim_end_matches(", in ns").to_owned(),
+    };
+    let key = match key {
+        "role" | "rate" | "bits" => format!("sources.{key}"),
+        key => format!("build.time.{key}"),
+    };
+    ConfigError { key, expected, got }
+}
+
+/// Sources that a message names.
+const NAMED_MAX: usize = 8;
 
 fn some_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Time::read(deserializer).map(Some)
