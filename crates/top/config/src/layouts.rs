@@ -423,7 +423,9 @@ impl std::str::FromStr for ClockRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("expected a clock rate such as \"125 MHz\", got {text:?}");
+        let expected = || {
+            format!("expected a clock rate such as \"125 MHz\", a whole number of Hz, got {text:?}")
+        };
         let units = [("THz", 1e12), ("GHz", 1e9), ("MHz", 1e6), ("kHz", 1e3), ("Hz", 1.0)];
         let number = |&(unit, scale): &(&str, f64)| {
             Some(text.trim().strip_suffix(unit)?.trim().parse::<f64>().ok()? * scale)
@@ -439,7 +441,8 @@ impl std::str::FromStr for ClockRate {
 
 impl<'de> Deserialize<'de> for ClockRate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserialize_text(deserializer, "a clock rate such as \"125 MHz\"", |_| None)
+        let expected = "a clock rate such as \"125 MHz\", a whole number of Hz";
+        deserialize_text(deserializer, expected, |_| None)
     }
 }
 

@@ -22,6 +22,7 @@ mod preset;
 mod sources;
 mod store;
 mod targets;
+mod time_rule;
 mod trains;
 
 use std::net::SocketAddr;
@@ -88,12 +89,21 @@ pub struct High {
 /// What is wrong with it and where, or that it cannot be read.
 pub fn load(path: &Path) -> Result<High, ConfigFileError> {
     let text = read(path)?;
-    let high = check(path, &text)?;
+    let high = check_to_start(path, &text)?;
     if high.store.is_some() {
         let message =
             "expected no storage node, which `catchment store` runs with a file of its own";
         return Err(Located::parse(path, &text)?.error("store", message));
     }
+    Ok(high)
+}
+
+/// Checks a file from which something starts: beside what [`check`] does, that every setting has
+/// an effect.
+fn check_to_start(path: &Path, text: &str) -> Result<High, ConfigFileError> {
+    let high = check(path, text)?;
+    let located = Located::parse(path, text)?;
+    time_rule::check_effects(&located, &located.read()?, &high.recorder)?;
     Ok(high)
 }
 

@@ -168,7 +168,11 @@ fn check_keys(layout: &Layout) -> Result<(), LayoutError> {
     match bits.len() {
         0 => expected("record", "a record that is not skipped", "none"),
         1 => Ok(()),
-        _ => expected("record", "all keys, or all times, of as many bits", format!("{bits:?}")),
+        _ => {
+            let kinds: Vec<String> =
+                bits.iter().map(|(name, bits)| format!("a {name} of {bits} bits")).collect();
+            expected("record", "all keys, or all times, of as many bits", kinds.join(" and "))
+        }
     }
 }
 
@@ -443,6 +447,7 @@ impl BlockCheck<'_> {
             }
             if !seen.insert(name) {
                 self.other_part(&path, name, role, field)?;
+                self.own_bits(&path, name, index)?;
                 continue;
             }
             let (least, most) = role.bits();
@@ -460,6 +465,7 @@ impl BlockCheck<'_> {
                     format!("{name}: expected {expected}, got {bits}"),
                 );
             }
+            self.length_range(&path, role)?;
             match role {
                 Role::Time { rate_hz: None } => return expected(&path, "rate with time", "none"),
                 Role::Position { .. } if !self.block.has("total") => {
@@ -475,6 +481,38 @@ impl BlockCheck<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A part has bits that no earlier part of its value has, as far as they are of one word.
+    fn own_bits(&self, path: &str, name: &str, index: usize) -> Result<(), LayoutError> {
+        let field = &self.block.fields[index];
+        let is_part = |one: &Field| one.role().is_some_and(|role| role.name() == name);
+        let before = self.block.fields[..index].iter().enumerate().filter(|(_, one)| is_part(one));
+        let is_same_word = |one: &Field| (one.at, one.width) == (field.at, field.width);
+        let (first, bits) = field.range();
+        for (other, one) in before.filter(|(_, one)| is_same_word(one)) {
+            let (other_first, other_bits) = one.range();
+            if first < other_first + other_bits && other_first < first + bits {
+                let got = format!("bits of fields[{other}]");
+                return expected(path, format!("bits of {name} once"), got);
+            }
+        }
+        Ok(())
+    }
+
+    /// A length whose largest value is as long as the head.
+    fn length_range(&self, path: &str, role: Role) -> Result<(), LayoutError> {
+        let Role::Length { unit, plus } = role else { return Ok(()) };
+        let (bits, head) = (self.block.bits_of("length"), self.block.head);
+        let value = u64::MAX >> (64 - bits);
+        let most = i128::from(value) * i128::from(unit) + i128::from(plus);
+        match most >= i128::from(head) {
+            true => Ok(()),
+            false => {
+                let wanted = format!("lengths that reach the head of {head} bytes");
+                expected(path, wanted, format!("{most} bytes at most, in {bits} bits"))
+            }
+        }
     }
 
     /// A part that is not the first: what belongs to the value stands with that.

@@ -139,6 +139,10 @@ fn a_layout_that_cannot_be_is_refused_with_the_place_and_the_key() {
             ".unit: expected it with is = \"length\" or \"position\" or \"total\" alone",
         ),
         ("{ at = 0, is = \"checksum\" }", ": expected kind with checksum, got none"),
+        (
+            "{ at = 0, is = \"length\", bits = [0, 2] }, { at = 4, is = \"key\" }",
+            ": expected lengths that reach the head of 8 bytes, got 7 bytes at most, in 3 bits",
+        ),
     ] {
         let error = field(fields);
         assert!(error.contains(&format!("{path}{expected}")), "{error}");
@@ -148,6 +152,21 @@ fn a_layout_that_cannot_be_is_refused_with_the_place_and_the_key() {
     let expected = "sources[0].layout: expected a layout with a key, or build.match = \"time\" for \
                     times alone, got times of \"a\"";
     assert!(time.contains(expected), "{time}");
+    let rate = field("{ at = 0, is = \"time\", rate = \"33.3333333333 MHz\" }");
+    assert!(rate.contains("such as \"125 MHz\", a whole number of Hz, got \"33.33"), "{rate}");
+    let twice = field(
+        "{ at = 0, is = \"time\", rate = \"1 MHz\", bits = [0, 19] }, \
+         { at = 0, is = \"time\", bits = [16, 31] }",
+    );
+    let expected = "fields[1]: expected bits of time once, got bits of fields[0]";
+    assert!(twice.contains(expected), "{twice}");
+    let records = refused(
+        "packet = { head = 4 }\nrecord = [{ head = 8, bytes = 8, fields = [{ choose = 1, at = 0 }, \
+         { is = \"key\", at = 4 }] }, { head = 8, bytes = 8, fields = [{ is = \"key\", at = 4, \
+         width = 2 }] }]",
+    );
+    let expected = "as many bits, got a key of 16 bits and a key of 32 bits";
+    assert!(records.contains(expected), "{records}");
     let error = field("{ at = 0, is = \"mask\" }");
     assert!(error.contains("unknown value \"mask\""), "{error}");
     let error = field("{ at = 0, is = \"groups\" }");
