@@ -84,7 +84,10 @@ fn a_packet_is_shown_field_by_field_and_what_is_left_over() {
     }
     let wrong = PACKET.replacen("00000014", "00000018", 2).replacen("00000010", "00000018", 1);
     let text = stdout(folder, &["decode", &path, "--hex", &wrong], 3);
-    assert!(text.contains("refused (record): record 1 at byte 32: its length"), "{text}");
+    assert!(text.contains("refused (record): record 1 at byte 32: expected a length"), "{text}");
+    let expected = "expected a length of 16 to 16 bytes at byte 32, got 24";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("  length: 24 (0x18), byte 32, bits 0 to 31, refused: "), "{text}");
     assert!(text.contains("left over: 16 of 80 bytes"), "{text}");
     let shown = json(folder, &["decode", &path, "--hex", &wrong, "--json"], 3);
     assert_eq!((&shown["refused"], &shown["left_over_bytes"]), (&"record".into(), &16.into()));
@@ -243,6 +246,41 @@ fn boards_on_connections_are_emulated_recorded_and_their_packets_shown() {
     assert!(stderr(folder, &nobody, 1).contains("cannot send to 127.0.0.1:1"));
 }
 
+#[test]
+fn the_example_records_what_the_preset_alpha_72_sends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, path) = (folder.path(), example("alpha-72.toml"));
+    stdout(folder, &["run", &path, "--check"], 0);
+    let high = catchment_config::load(Path::new(&path)).unwrap();
+    assert_eq!(high.layouts[0].layout(), catchment_wire::layouts::alpha_72().layout());
+    let recorder = ["run", &path, "--events", "200"];
+    let (mut child, mut lines) = started(folder, &recorder, "Recording");
+    let emulate = ["emulate", "alpha-72", "--to", "127.0.0.1:20500", "--rate", "200"];
+    let sent = json(folder, &[&emulate[..], &["--events", "200", "--json"]].concat(), 0);
+    assert_eq!(sent["events"], 200);
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("200 complete, 0 incomplete, 200 on disk"), "{rest}");
+}
+
+#[test]
+fn options_that_boards_cannot_have_are_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("crates.toml"), CRATES).unwrap();
+    let to = ["--to", "127.0.0.1:9", "--events", "1"];
+    for (what, option, value, expected) in [
+        ("alpha-72", "--drift", "5000", "--drift: expected 0 to 1000 ppm, got 5000"),
+        ("alpha-72", "--wrap-after", "2 h", "--wrap-after: expected at most 1 h, got 2 h"),
+        ("alpha-72", "--bytes", "100 kB", "--bytes: expected 4 to "),
+        ("crates.toml", "--fault", "corrupt=0.1", "--fault corrupt=: expected layouts with a "),
+    ] {
+        let text = stderr(folder, &[&["emulate", what, option, value], &to[..]].concat(), 2);
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
 /// A capture file of datagrams of this machine, by the port and payload of each.
 fn capture(datagrams: &[(u16, &[u8])]) -> Vec<u8> {
     let udp = |(port, payload): &(u16, &[u8])| {
@@ -335,7 +373,7 @@ fn the_datagrams_of_a_capture_to_one_port_are_decoded() {
         "packet 2 of the file",
         "4 packets in the file: 2 accepted with 4 fragments, 1 refused",
         "refused (length): 1",
-        "not decoded: 1 packets to other ports",
+        "not decoded: 1 packet to other ports",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

@@ -258,7 +258,23 @@ fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
         anyhow::bail!(UsageError("expected --to IP:PORT, the first source's target".into()));
     }
     override_by(&mut config, arguments, &names)?;
+    // The file and the presets are right: what is wrong now is an option, or does not go with them.
+    config.check_values().map_err(|error| {
+        let (option, expected, got) = (option_of(&error.key), error.expected, error.got);
+        UsageError(format!("{option}: expected {expected}, got {got}"))
+    })?;
     Ok(Emulated::Sources(config))
+}
+
+/// The option that sets a value of the emulator.
+fn option_of(key: &str) -> String {
+    match key.split('.').next_back().unwrap_or(key) {
+        "mean" => "--bytes".to_owned(),
+        _ if key.starts_with("sources[") => key.to_owned(),
+        fault if key.starts_with("faults.") => format!("--fault {fault}="),
+        "faults" => "--fault".to_owned(),
+        option => format!("--{}", option.replace('_', "-")),
+    }
 }
 
 /// The first source's target and the ports above, one for each source. Boards that share a port go
