@@ -264,13 +264,8 @@ fn with(path: &str, value: Option<&str>) -> String {
         document.remove("emulator");
         document.remove("sources");
         let source = "[[sources]]\nname = \"camera\"\nvia = \"link\"\n";
-        document.extend(
-            source
-                .parse::<DocumentMut>()
-                .unwrap()
-                .iter()
-                .map(|(key, item)| (key.to_owned(), item.clone())),
-        );
+        let text: DocumentMut = source.parse().unwrap();
+        document.extend(text.iter().map(|(key, item)| (key.to_owned(), item.clone())));
     }
     if path.starts_with("accept[]") {
         document.remove("emulator");
@@ -405,6 +400,13 @@ fn type_of(path: &str) -> Type {
     if let Some(list) = ["\"?\"", "[\"?\"]"].iter().position(|value| is_word(value)) {
         return Type { list: list == 1, word: "word".into(), sentence: None };
     }
+    // A table may be written as a list, too, and some names as one name or several.
+    let one = words("1").unwrap_or_default();
+    let is_either = one.contains(", or a list of such");
+    if is_either || one == "a table" {
+        let word = if is_either { "string or list of strings" } else { "table" };
+        return Type { list: false, word: word.into(), sentence: None };
+    }
     let alone = words("[]");
     let list = alone.is_none();
     // No value is a list of lists of tables.
@@ -423,10 +425,7 @@ fn type_of(path: &str) -> Type {
             let end = [" with", " such", " and", ","].iter().filter_map(|end| word.find(end)).min();
             let word = word[..end.unwrap_or(word.len())].to_owned();
             // There are few enough codecs to name them all.
-            let sentence = match word.as_str() {
-                "codec" => expected(&text),
-                _ => words,
-            };
+            let sentence = if word == "codec" { expected(&text) } else { words };
             return Type { list, word, sentence: Some(sentence.to_owned()) };
         }
     };
