@@ -20,6 +20,7 @@ mod refusal;
 mod straight;
 #[cfg(test)]
 mod tests;
+mod values;
 mod variants;
 mod walk;
 

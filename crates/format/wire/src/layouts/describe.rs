@@ -3,8 +3,13 @@
 use std::fmt::Write as _;
 
 use super::check::label;
+<<<<<<< HEAD
 use super::declaration::{Block, Field, FieldKind, Role};
 use super::refusal::{Refusal, RefusedRecord};
+=======
+use super::refusal::{Refusal, RefusedRecord};
+use super::values::lines;
+>>>>>>> w-lay
 use super::walk::{CheckedBlock, Fault, Observer};
 use super::{Layouts, REASONS};
 
@@ -127,6 +132,7 @@ impl Layouts {
         let description = Description { layout, lines, left_over, fragments: 0, ids, refused };
         Some((bytes.len(), description))
     }
+<<<<<<< HEAD
 }
 
 fn reason(fault: &Fault) -> &'static str {
@@ -223,4 +229,10 @@ pub(super) fn value(field: &Field, block: &[u8], is_big: bool) -> u64 {
     };
     let (first, bits) = field.range();
     (word >> first) & (u64::MAX >> (64 - bits))
+=======
+}
+
+fn reason(fault: &Fault) -> &'static str {
+    REASONS[fault.kind as usize].name
+>>>>>>> w-lay
 }

@@ -5,7 +5,7 @@ use std::mem::discriminant;
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 
 use super::declaration::{Block, ChecksumKind, Field, FieldKind, Order, Role};
-use super::{Layouts, describe};
+use super::{Layouts, values};
 use crate::decoder::PARTS_MAX;
 
 /// The values of a packet or a record. Those that its block does not have are left out.
@@ -448,7 +448,7 @@ fn tell_apart(block: &Block, earlier: &Block, bytes: &mut [u8], is_big: bool) {
         _ => None,
     };
     let mut choice = earlier.fields.iter().filter_map(chosen);
-    let holds = |(field, value): (Field, u64)| describe::value(&field, bytes, is_big) == value;
+    let holds = |(field, value): (Field, u64)| values::value(&field, bytes, is_big) == value;
     if !choice.clone().all(holds) {
         return;
     }
