@@ -7,11 +7,7 @@ use super::Layouts;
 use super::check::label;
 use super::compile::Blueprint;
 use super::declaration::{Block, ChecksumKind, Field, FieldKind, Order, Role};
-<<<<<<< HEAD
-use super::describe::{begin, lines, value, whole};
-=======
 use super::values::{begin, lines, value, whole};
->>>>>>> w-lay
 use super::walk::{CheckedBlock, Fault, FaultKind, Observer};
 
 /// The record that a walk refused, if its extent is known.

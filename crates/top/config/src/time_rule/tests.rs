@@ -28,12 +28,8 @@ fn boards(rule: &str, last: &str) -> String {
 /// The message of a text that is refused, which is about the line that contains `key`.
 fn refused(text: &str, key: &str) -> String {
     let error = check(Path::new("run.toml"), text).unwrap_err();
-<<<<<<< HEAD
     let lines: Vec<&str> = text.lines().collect();
     let line = lines.iter().rposition(|line| line.contains(key)).unwrap() + 1;
-=======
-    let line = text.lines().rposition(|line| line.contains(key)).unwrap() + 1;
->>>>>>> w-lay
     assert_eq!(error.place.map(|place| place.0), Some(line), "{error}");
     error.message
 }
