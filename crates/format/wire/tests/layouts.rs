@@ -204,7 +204,7 @@ fn a_refused_packet_is_described_up_to_the_wrong_field() {
 
 /// A change of an example's packet, a line that then describes it, and why it is refused.
 type Wrong = (usize, fn(&mut Vec<u8>), &'static str, &'static str);
-const WRONG: [Wrong; 11] = [
+const WRONG: [Wrong; 10] = [
     (
         0,
         |bytes| bytes[50] ^= 1,
