@@ -255,7 +255,7 @@ impl Entry {
     }
 }
 
-/// Fragments that arrived and are in no event, so that an event lacks each: a loss that counts once.
+/// Fragments that arrived and are in no event, so that an event lacks each: one loss, not two.
 const ARRIVED_IN_VAIN: [Entry; 8] = [
     Entry::FragmentsLate,
     Entry::FragmentsOutOfRange,

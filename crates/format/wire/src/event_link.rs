@@ -32,7 +32,7 @@ pub const VERSION: u8 = 1;
 pub const FRAGMENT_BYTES_MAX: u64 = 1_920 << 20;
 /// The most sequences of one abandoned range.
 pub const ABANDONED_MAX: u64 = 1 << 40;
-/// The most items that a sender may say it holds of a source: it would have to have memory for them.
+/// The most items that a sender may say it holds of a source: more fit into no memory.
 pub const HELD_MAX: u64 = 1 << 40;
 /// Bytes of a [`FragmentRecord`] in a message of which no fragment names groups.
 pub const FRAGMENT_RECORD_BYTES_MIN: usize = 16;

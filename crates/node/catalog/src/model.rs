@@ -100,6 +100,8 @@ pub struct CatalogModel {
     spans: BTreeMap<u64, Vec<FrameSpan>>,
     /// The runs that have a process.
     live: BTreeSet<u64>,
+    /// Runs whose files the next process that opens the catalogue looks at, if they are over.
+    left: BTreeSet<u64>,
     /// What waits for the next process that opens the catalogue, by the names of its files.
     pending: BTreeMap<String, (u64, RunKnown)>,
 }
@@ -123,6 +125,10 @@ impl CatalogPort for CatalogModel {
                 // An error is reported when the run is read.
                 let _scanned = self.scan(number);
             }
+            self.left.remove(&number);
+        }
+        for number in std::mem::take(&mut self.left) {
+            let _scanned = self.scan(number);
         }
         Ok(())
     }
@@ -170,6 +176,7 @@ impl CatalogPort for CatalogModel {
         }
         (run.state, run.reason, run.ended) = (RunState::Recording, None, None);
         self.live.insert(number);
+        self.left.remove(&number);
         Ok(number)
     }
 
@@ -192,8 +199,15 @@ impl CatalogModel {
             runs: BTreeMap::new(),
             spans: BTreeMap::new(),
             live: BTreeSet::new(),
+            left: BTreeSet::new(),
             pending: BTreeMap::new(),
         }
+    }
+
+    /// The process of a run is killed.
+    pub fn kill(&mut self, live: u64) {
+        self.live.remove(&live);
+        self.left.insert(live);
     }
 
     /// [`Catalog::run`].
@@ -357,6 +371,9 @@ impl CatalogModel {
     fn settle(&mut self) {
         for (number, known) in std::mem::take(&mut self.pending).into_values() {
             let _refused = self.put(number, &known);
+            if known.over.is_some() && known.begun.is_some() && !self.live.contains(&number) {
+                self.left.insert(number);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use catchment_disk::sync_folder;
-use catchment_frame::RunLocation;
+use catchment_frame::{LocationKind, RunLocation};
 use catchment_model::{RunId, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::DeserializeOwned;
@@ -52,6 +52,14 @@ pub struct RunKnown {
     pub begun: Option<Begun>,
     /// That it is over.
     pub over: Option<Over>,
+}
+
+impl RunKnown {
+    /// Whether files of it are in a folder here: not if storage nodes alone have it.
+    pub fn has_folder(&self) -> bool {
+        let mut kinds = self.locations.iter().map(|place| place.kind);
+        self.locations.is_empty() || kinds.any(|kind| kind == LocationKind::Folder)
+    }
 }
 
 /// A run's recording.

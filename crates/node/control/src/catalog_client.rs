@@ -18,7 +18,7 @@ use catchment_catalog::{
     Begun, CachedCatalog, Catalog, CatalogError, LiveRun, NumberRequest, Over, PATIENCE_AT_START,
     Quality, REMARKS_MAX, Remark, RunEnd, RunKnown, RunRow, RunState, Search, TargetSource, Totals,
 };
-use catchment_frame::{LocationKind, RunLocation};
+use catchment_frame::RunLocation;
 use catchment_model::{Ledger, RunId, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
 use catchment_storage::Run;
@@ -323,10 +323,9 @@ impl CatalogClient {
             pending.retain(|other| !Arc::ptr_eq(other, &end));
             drop(pending);
             // Its files, for later use; nothing depends on them. Storage nodes have their own.
-            let locations = &end.known.locations;
-            let is_folder = |one: &RunLocation| one.kind == LocationKind::Folder;
-            let has_files = locations.is_empty() || locations.iter().any(is_folder);
-            if has_files && let Err(error) = self.catalog.scan(number) {
+            if end.known.has_folder()
+                && let Err(error) = self.catalog.scan(number)
+            {
                 tracing::warn!(run = number, %error, "the catalogue does not know the run's files");
             }
         }

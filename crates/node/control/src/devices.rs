@@ -17,7 +17,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -30,8 +29,8 @@ use catchment_emulator::{
 };
 use catchment_model::Utc;
 use catchment_recorder::{
-    AdmittedSource, Arrivals, FrontEnd, FrontEnds, Observer, Preflight, Recorder, RecorderConfig,
-    RunSummary, Stage, Standby, Standing,
+    AdmittedSource, Arrivals, FrontEnd, FrontEnds, Preflight, Recorder, RecorderConfig, RunSummary,
+    Stage, Standby, Standing,
 };
 use catchment_run::{
     Action, DeviceSpec, Failed, Order, Request, State, UnderWay, usual_timeout_ns,
@@ -46,8 +45,11 @@ use crate::front_ends::{self, Commanding, FRONT_ENDS};
 use crate::settings::Start;
 use crate::shared::NodeShared;
 
+mod active;
 mod listening;
 mod resuming;
+
+pub(crate) use active::Active;
 
 /// The most orders waiting for one device: control gives one at a time, and *safe* after a
 /// time-out.
@@ -110,30 +112,6 @@ pub(crate) struct Done {
     pub(crate) result: Result<State, Failed>,
 }
 
-/// The run that is open.
-#[derive(Clone, Debug)]
-pub(crate) struct Active {
-    pub(crate) observer: Observer,
-    pub(crate) number: u64,
-    pub(crate) id: String,
-    pub(crate) folder: PathBuf,
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) granted_bytes_min: usize,
-    /// How often it went on after its recorder's death.
-    pub(crate) epoch: u32,
-    pub(crate) started_ns: u64,
-    /// Since when this program records it: later than it was started if it went on after a death.
-    pub(crate) recorded_since_ns: u64,
-    pub(crate) who: String,
-    pub(crate) comment: String,
-    /// Whether its data are emulated.
-    pub(crate) emulated: bool,
-    /// Whether it is being ended: nothing is received any more.
-    pub(crate) ending: bool,
-    /// Whether it has ended.
-    pub(crate) ended: bool,
-}
-
 /// The state of the run and of the emulators: written by the devices, read by the node.
 #[derive(Debug, Default)]
 pub(crate) struct RunStatus {
@@ -161,31 +139,6 @@ pub(crate) struct RunStatus {
     pub(crate) failure: Mutex<Option<String>>,
     /// The last run's number and result.
     pub(crate) last: Mutex<Option<(u64, RunSummary)>>,
-}
-
-impl Active {
-    /// A run that begins now.
-    pub(crate) fn of(recorder: &Recorder, number: u64) -> Self {
-        // Sources of connections share no buffer that is asked for at the start.
-        let granted = recorder.granted_socket_bytes().iter().copied().filter(|&bytes| bytes > 0);
-        let now_ns = utc_now().0;
-        Self {
-            observer: recorder.observer(),
-            number,
-            id: recorder.run().to_string(),
-            folder: recorder.folder().to_owned(),
-            addresses: recorder.addresses().to_vec(),
-            granted_bytes_min: granted.min().unwrap_or(0),
-            epoch: recorder.epoch(),
-            started_ns: now_ns,
-            recorded_since_ns: now_ns,
-            who: String::new(),
-            comment: String::new(),
-            emulated: false,
-            ending: false,
-            ended: false,
-        }
-    }
 }
 
 impl RunStatus {

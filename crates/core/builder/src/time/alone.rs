@@ -8,7 +8,7 @@
 //! | out of step | both | one above the key before: its time is no time | `unmatched` is keep |
 //!
 //! Of what is late or out of step nothing is kept that another sender than its source's own sent,
-//! and nothing twice: where no sequence says that a packet is new, the last 1,024 such times do, and
+//! and nothing twice: where no sequence says that a packet is new, the last 1,024 such times do;
 //! what has one from before these, or between, is ambiguous.
 //!
 //! The own time of each is that of its clock. What is out of step is of no event, no quorum and no

@@ -5,8 +5,8 @@
 //! until it has passed the window, or has delivered all that the event can take of it.
 //!
 //! Fragments with one time are pieces if their packets are known not to be repetitions
-//! ([`FragmentFlags::SENT_ONCE`](crate::FragmentFlags::SENT_ONCE)), and repeated ones otherwise; at most `fragments_max` have one
-//! time.
+//! ([`FragmentFlags::SENT_ONCE`](crate::FragmentFlags::SENT_ONCE)), and repeated ones otherwise; at
+//! most `fragments_max` have one time.
 //! All of this costs nothing where an event has one fragment of a source.
 
 use std::collections::VecDeque;

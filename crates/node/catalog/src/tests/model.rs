@@ -279,7 +279,10 @@ impl History {
                 let (mut model, mut recorder) = (self.model.clone(), Recorder::new(seed));
                 model.reopen().unwrap();
                 (0..acts).for_each(|_| recorder.act(&mut model, &data, false).unwrap());
-                recorder.live.into_iter().for_each(|live| model.die(live));
+                recorder.live.into_iter().for_each(|live| match is_killed {
+                    true => model.kill(live),
+                    false => model.die(live),
+                });
                 model
             };
             possible.push(after(said.len()));
