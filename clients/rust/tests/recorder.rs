@@ -261,7 +261,7 @@ fn a_callback_that_panics_refuses_and_is_called_again() {
         let number = recorder.with(|it| it.command(kind.0, 42, &[]));
         let is_it = |it: &(u64, AnswerKind, String)| it.0 == number && it.1 != AnswerKind::Working;
         recorder.wait_until(|it| it.commands.iter().any(is_it));
-        let found = recorder.with(|it| it.commands.iter().find(|one| is_it(*one)).cloned());
+        let found = recorder.with(|it| it.commands.iter().find(|one| is_it(one)).cloned());
         found.expect("it is there")
     };
     let refused = (1, AnswerKind::Refused, "the callback panicked: no beam".to_owned());

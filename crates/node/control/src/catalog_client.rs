@@ -58,13 +58,11 @@ struct PendingEnd {
 const PATIENCE_AGAIN: Duration = Duration::from_millis(20);
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
-/// Runs behind the newest that are looked at: those that did not come to a recording are passed
-/// over.
+/// Runs behind the newest that are looked at, and passed over if none was recorded.
 const INTERRUPTED_BEHIND: usize = 10;
 /// Ends that are kept; a run takes a minute and a full disk a day.
 const PENDING_MAX: usize = 1_000;
-/// The most bytes of all versions of the configuration for another one to be accepted: hundreds of
-/// the largest examples.
+/// The most bytes of all versions of the configuration for another one: hundreds of large ones.
 const POSTED_BYTES_MAX: u64 = 64 << 20;
 
 impl CatalogClient {

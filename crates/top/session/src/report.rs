@@ -120,7 +120,7 @@ impl Summary {
             books: Balance::of(&last.ledger),
             cpu_percent: recording.busy.iter().map(percent).collect(),
             fills: last.fills.clone(),
-            warnings: warnings(&last),
+            warnings: warnings(last),
             sockets: recording.sockets,
             malformed: last.malformed.as_ref().map(|packet| Malformed {
                 source: recording.source_name(packet.source),
@@ -168,18 +168,17 @@ impl Summary {
             Bytes(self.bytes_per_second as u64),
             self.engine
         ))?;
-        let busy: Vec<String> =
-            recording.busy.iter().map(|(name, share)| format!("{name} {share:.0} %")).collect();
+        let busy = recording.busy.iter().map(|(name, share)| format!("{name} {share:.0} %"));
+        let busy: Vec<String> = busy.collect();
         out.say(format_args!("  CPU        {}", busy.join(", ")))?;
-        let fills: Vec<String> = self
-            .fills
-            .iter()
-            .map(|fill| format!("{} {} %", fill.name, percent_of(fill.highest, fill.capacity)))
-            .collect();
+        let percent = |fill: &Fill| percent_of(fill.highest, fill.capacity);
+        let fills = self.fills.iter().map(|fill| format!("{} {} %", fill.name, percent(fill)));
+        let fills: Vec<String> = fills.collect();
         out.say(format_args!("  highest    {}", fills.join(", ")))?;
-        let reasons = loss_reasons(&recording.summary.last.ledger);
-        let reasons = if reasons.is_empty() { "none" } else { &reasons };
-        out.say(format_args!("  losses     {reasons}"))?;
+        match &*loss_reasons(&recording.summary.last.ledger) {
+            "" => out.say(format_args!("  losses     none"))?,
+            reasons => out.say(format_args!("  losses     {reasons}"))?,
+        }
         let bad = bad_reasons(&total);
         if !bad.is_empty() {
             out.say(format_args!("  bad data   {bad}"))?;

@@ -156,13 +156,18 @@ impl Sessions {
     }
 
     fn begin_header(&mut self, name: &str, open: &Open) -> Result<Option<BodyKind>, Refusal> {
-        let (Some(session), Some(Slot::Ready(stream))) =
-            (self.by_name.get_mut(name), self.streams.get(name))
-        else {
-            return Ok(None);
-        };
-        session.header.begin(open, &self.state.headers, stream.header.is_some())?;
-        Ok(Some(BodyKind::Header))
+        loop {
+            let (Some(session), Some(Slot::Ready(stream))) =
+                (self.by_name.get_mut(name), self.streams.get(name))
+            else {
+                return Ok(None);
+            };
+            match session.header.begin(open, &self.state.headers, stream.header.is_some()) {
+                // There is, once one is closed that is kept for a sender that asks again.
+                Err(Refusal::Later(_)) if self.close_ended() => {}
+                begun => return begun.map(|()| Some(BodyKind::Header)),
+            }
+        }
     }
 
     /// A frame begins. None while there is no room for it.

@@ -130,15 +130,13 @@ impl Sessions {
         if let Some(question) = &asks {
             self.close_asked(&key, question)?;
         }
-        let is_known = self.streams.contains_key(name);
-        let is_full = !is_known && self.streams.len() >= STREAMS_MAX && !self.close_ended();
+        let is_new = !self.streams.contains_key(name);
+        let is_full = is_new && self.streams.len() >= STREAMS_MAX && !self.close_ended();
         let stream = match self.streams.get_mut(name) {
             Some(Slot::Ready(stream)) => stream,
             Some(Slot::Opening) => return Ok(false),
             Some(Slot::Failed(_)) => {
-                let Some(Slot::Failed(error)) = self.streams.remove(name) else {
-                    return Ok(false);
-                };
+                let Some(Slot::Failed(error)) = self.streams.remove(name) else { return Ok(false) };
                 return Err(not_opened(error, asks.is_some()));
             }
             None if is_full => {
@@ -219,7 +217,7 @@ impl Sessions {
     /// Makes room for another stream: closes one that could not be opened, if nobody waits to be
     /// told why, or else, of those that have ended and have no session, the one that has had none
     /// for longest. Until then it is kept for a sender that asks again.
-    fn close_ended(&mut self) -> bool {
+    pub(super) fn close_ended(&mut self) -> bool {
         let openings = self.connections.iter().flatten().filter_map(|one| one.opening.as_ref());
         let awaited: Vec<&str> = openings.map(|opening| opening.hello.name.as_str()).collect();
         let idle = self.streams.iter().filter_map(|(name, slot)| match slot {
