@@ -211,8 +211,10 @@ impl Run {
         if !states.contains(&run.state) {
             return Err(format!("run {number} is {:?}, not one of {states:?}", run.state));
         }
-        // What its recorder said counts until its files are asked.
-        if let (Some(lost), false) = (lost, is_made_again)
+        // What its recorder said counts until its files are asked: whoever enters an end that was
+        // kept does that, too.
+        let are_asked = is_made_again || self.is_busy[2];
+        if let (Some(lost), false) = (lost, are_asked)
             && run.loss_count.is_none_or(|count| (count > 0) != *lost)
         {
             return Err(format!("run {number}: {:?} lost, and data were: {lost}", run.loss_count));

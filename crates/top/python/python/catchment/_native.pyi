@@ -521,7 +521,7 @@ class Ledger:
         """
     @property
     def lost(self) -> int:
-        """Fragments that were sent and are in no file: lost on the network, or dropped."""
+        """Fragments that were sent and are in no file: lost on the way, or dropped."""
     @property
     def lost_data(self) -> bool:
         """Whether anything that was sent is in no file; malformed packets count too."""
@@ -556,7 +556,7 @@ class SourceLedger:
         """Whether everything that came in is explained."""
     @property
     def lost(self) -> int:
-        """Fragments that were sent and are in no file: lost on the network, or dropped."""
+        """Fragments that were sent and are in no file: lost on the way, or dropped."""
     @property
     def in_flight(self) -> int:
         """Fragments that came in and are neither recorded nor counted as dropped."""
