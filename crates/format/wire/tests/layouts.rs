@@ -277,8 +277,7 @@ fn a_value_of_several_parts_is_one_line_and_a_time_is_in_nanoseconds() {
     let (layouts, bytes) = &examples()[2];
     let lines = layouts.describe(bytes).lines;
     let times: Vec<&String> = lines.iter().filter(|line| line.contains("time:")).collect();
-    let places = "byte 12, bits 0 to 15; byte 16, bits 0 to 15; byte 20, bits 0 to 15; byte 24, bits \
-                  0 to 15";
+    let places = [12, 16, 20, 24].map(|at| format!("byte {at}, bits 0 to 15")).join("; ");
     let time = "1716979821888951928";
     let first = format!("  time: {time} (0x17d3f00d12345678), {time} ns, {places}");
     assert_eq!(times.len(), 2, "{lines:#?}");

@@ -328,8 +328,8 @@ fn generation_of(stream: &Stream, granted: u64, other: Option<Ended>) -> Result<
     }
 }
 
-/// Checks a writer generation above all that the node knows of its stream: it was granted by a node
-/// that has lost its memory, or by none. One that has a memory has granted nothing beyond that.
+/// Checks a writer generation above all that the node knows of its stream. Only a node that knows
+/// none, since its disk was replaced, may have granted it.
 fn check_claimed(claimed: u64, known: u64, in_use: Option<Ended>) -> Result<(), Ended> {
     if let Some(in_use) = in_use {
         return Err(in_use);
@@ -341,8 +341,8 @@ fn check_claimed(claimed: u64, known: u64, in_use: Option<Ended>) -> Result<(), 
     Err(Ended::later(text))
 }
 
-/// The highest writer generation that a node without a memory believes. Epochs, which are not below
-/// it, have as many numbers above it.
+/// The highest writer generation that a node believes if it knows none of the stream. Above it are
+/// as many numbers for grants, and for epochs, which are not below it.
 const CLAIMED_MAX: u64 = 1 << 31;
 
 /// What a sender is told of a stream that could not be opened.
