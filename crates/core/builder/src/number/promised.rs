@@ -26,11 +26,10 @@ impl NumberMatcher {
     pub(super) fn first_claimed(&self, index: usize) -> Option<&Ahead> {
         let OpenEvents { window, .. } = &self.events;
         let newest = self.parked.ahead(index).next_back()?;
-        let most = self.passed_by_most();
-        if newest.key < most || !self.events.is_far(window.newest, newest.key) {
+        if !self.events.is_far(window.newest, newest.key) {
             return None;
         }
-        let mut before = window.newest;
+        let (most, mut before) = (self.passed_by_most(), window.newest);
         self.parked.ahead(index).find(|ahead| {
             let before = std::mem::replace(&mut before, ahead.key);
             ahead.key >= most && self.events.is_far(before, ahead.key)
@@ -44,8 +43,8 @@ impl NumberMatcher {
         self.first_claimed(index).filter(is_old)
     }
 
-    /// Whether the lowest parked key, and so each, is far beyond what most sources have come to, and
-    /// no source has three fragments there.
+    /// Whether the lowest parked key, and so each, is far beyond what most sources have come to,
+    /// and no source has three fragments there.
     pub(super) fn is_claimed(&self, lowest: u64) -> bool {
         self.horizon.is_promised_alone()
             && self.events.is_far(self.events.window.newest, lowest)
