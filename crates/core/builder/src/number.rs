@@ -325,7 +325,7 @@ impl NumberMatcher {
     fn reach_ahead(&mut self, matched: &mut Matched) -> bool {
         let passed = self.horizon.passed();
         let lowest = self.parked.lowest_ahead().filter(|&key| key < passed);
-        let Some(lowest) = lowest else { return false };
+        let Some(lowest) = lowest.filter(|&key| !self.is_claimed(key)) else { return false };
         self.move_window(lowest, matched);
         self.take_ahead(matched);
         true

@@ -103,6 +103,16 @@ impl Ordinals {
         assert_eq!(count, 0, "no more leave a queue than came in");
     }
 
+    /// One fragment left the queue at its end.
+    pub fn take_last(&mut self) {
+        let Some(run) = self.runs.back_mut() else { return };
+        run.count -= 1;
+        run.end -= u64::from(run.is_ordered);
+        if run.count == 0 {
+            self.runs.pop_back();
+        }
+    }
+
     /// An ordinal that none in the queue is below; none if it is empty.
     pub fn first(&self) -> Option<u64> {
         self.runs.front().map(|run| run.first)

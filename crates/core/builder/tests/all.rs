@@ -3,6 +3,7 @@
 mod bad_board;
 mod begun_again;
 mod behind;
+mod claimed_keys;
 mod clocks;
 mod closing;
 mod conformance;

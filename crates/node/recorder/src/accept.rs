@@ -128,7 +128,11 @@ impl RecorderConfig {
     /// that are here may open events.
     pub fn check_run(&self) -> Result<(), ConfigError> {
         let expected = "a source or a link, or a connected front-end that [[accept]] admits";
-        require(self.ledger_count() > 0, "sources", expected, "none")?;
+        let got = match self.accept.is_empty() {
+            true => "none",
+            false => "none: they can connect once `catchment ctl configure` has opened the ports",
+        };
+        require(self.ledger_count() > 0, "sources", expected, got)?;
         if self.sources.is_empty() { Ok(()) } else { self.check_rule_of(false) }
     }
 

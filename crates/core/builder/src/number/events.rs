@@ -108,6 +108,8 @@ struct AbsentKeys {
     expected: Option<u64>,
     /// The key at which the quorum of this epoch began. Absent keys before it were never numbered.
     numbered_from: u64,
+    /// The most of them before one event.
+    most: u64,
 }
 
 impl OpenEvents {
@@ -151,6 +153,12 @@ impl OpenEvents {
     /// Whether a key is in the window and its source has not delivered it.
     pub fn is_new(&self, index: usize, key: u64) -> bool {
         self.window.contains(key) && !self.seen.contains(index, key)
+    }
+
+    /// Whether a key is further from one before it than the window is long, and than any events
+    /// that closed were from each other.
+    pub fn is_far(&self, before: u64, key: u64) -> bool {
+        key.saturating_sub(before) >= self.window.events().max(self.absent.most)
     }
 
     /// Whether a key is of an event that closed, or was skipped, since the quorum began to number.
@@ -351,7 +359,7 @@ impl OpenEvents {
         self.window.restart(base);
         self.seen.restart(base);
         self.seen.cover(self.window.end());
-        self.absent = AbsentKeys { expected: None, numbered_from };
+        self.absent = AbsentKeys { expected: None, numbered_from, most: self.absent.most };
     }
 
     /// Continues a run whose events below that key are closed.
@@ -468,6 +476,14 @@ impl OpenEvents {
         matched: &mut Matched,
     ) {
         let (from, to) = (absent.start, absent.end);
+        // Of those that only a few sources have come to, nobody says that they were numbered.
+        let is_claimed = !complete
+            && to - from > self.limits.reorder_events
+            && horizon.is_promised_alone()
+            && to >= horizon.promises.passed_by_most();
+        if is_claimed {
+            return;
+        }
         let count = self.owned.count(absent);
         let beyond = horizon.passed_by_placed().min(horizon.promises.promised());
         let placed_count = horizon.placed_count() + horizon.promises.placed_count();
@@ -490,7 +506,9 @@ impl AbsentKeys {
     /// The keys just before a released one that no source delivered, those of other nodes included.
     fn before(&mut self, key: u64) -> Range<u64> {
         let expected = self.expected.replace(key + 1).unwrap_or(key);
-        expected.max(self.numbered_from)..key
+        let absent = expected.max(self.numbered_from)..key;
+        self.most = self.most.max(absent.end.saturating_sub(absent.start));
+        absent
     }
 }
 

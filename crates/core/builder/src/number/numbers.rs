@@ -9,6 +9,15 @@ pub struct Numbers {
     bits: u32,
 }
 
+/// Where the first number of a source is to be.
+#[derive(Clone, Copy, Debug)]
+pub enum Placing {
+    /// It is the key, or that in the first cycle of the numbering.
+    First,
+    /// Near a key, and not below the base of the numbering.
+    Near(u64),
+}
+
 impl Numbers {
     pub fn new(bits: u32) -> Self {
         Self { bits }

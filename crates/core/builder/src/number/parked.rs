@@ -138,6 +138,26 @@ impl Parked {
         self.sources.iter().filter_map(|source| source.ahead.front()).map(|ahead| ahead.key).min()
     }
 
+    /// A source's fragments beyond the window, by ascending key.
+    pub fn ahead(&self, index: usize) -> impl DoubleEndedIterator<Item = &Ahead> {
+        self.sources[index].ahead.iter()
+    }
+
+    /// Whether some source has so many fragments beyond the window.
+    pub fn has_run(&self, count: usize) -> bool {
+        self.sources.iter().any(|source| source.ahead.len() >= count)
+    }
+
+    /// Removes and returns the newest of a source's fragments beyond the window, if its key is
+    /// `from` or more.
+    pub fn pop_ahead_from(&mut self, index: usize, from: u64) -> Option<Ahead> {
+        let source = &mut self.sources[index];
+        let ahead = source.ahead.pop_back_if(|ahead| ahead.key >= from)?;
+        source.ordinals.take_last();
+        self.leave(&ahead.fragment);
+        Some(ahead)
+    }
+
     /// An ordinal that no parked fragment of a source is below; none if it has none.
     pub fn first_ordinal(&self, index: usize) -> Option<u64> {
         let source = &self.sources[index];

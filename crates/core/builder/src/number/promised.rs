@@ -8,34 +8,96 @@ use catchment_model::{CloseReason, Entry};
 
 use super::NumberMatcher;
 use super::events::{Known, OpenEvents};
-use super::numbers::KEY_END;
-use super::parked::Held;
-use super::promises::Placing;
+use super::numbers::{KEY_END, Placing};
+use super::parked::{Ahead, Held};
 use crate::{Fragment, Matched, Restart, SourceNote};
 
 /// What stands for the claim of a fragment that is unplaced, and of one behind the mark of the
 /// next numbering.
 const UNPLACED: u32 = u32::MAX;
 const AHEAD: u32 = u32::MAX - 1;
+/// How many fragments of one source move the window far, alone: as many as of a lone voter.
+const CLAIMED_MIN: usize = 3;
 
 impl NumberMatcher {
+    /// Where a source claims keys far beyond those of events that most others have not come to: the
+    /// first fragment of these, which is parked. A single one may be garbled: nothing follows it
+    /// before most others have.
+    pub(super) fn first_claimed(&self, index: usize) -> Option<&Ahead> {
+        let OpenEvents { window, .. } = &self.events;
+        let newest = self.parked.ahead(index).next_back()?;
+        if !self.events.is_far(window.newest, newest.key) {
+            return None;
+        }
+        let (most, mut before) = (self.passed_by_most(), window.newest);
+        self.parked.ahead(index).find(|ahead| {
+            let before = std::mem::replace(&mut before, ahead.key);
+            ahead.key >= most && self.events.is_far(before, ahead.key)
+        })
+    }
+
+    /// The same, once that has come a time-out ago: its source is out of step.
+    pub(super) fn claimed_long_ago(&self, index: usize) -> Option<&Ahead> {
+        let timeout_ns = self.horizon.rules().timeout_ns;
+        let is_old = |ahead: &&Ahead| self.now_ns.saturating_sub(ahead.arrived_ns) >= timeout_ns;
+        self.first_claimed(index).filter(is_old)
+    }
+
+    /// Whether the lowest parked key, and so each, is far beyond what most sources have come to,
+    /// and no source has three fragments there.
+    pub(super) fn is_claimed(&self, lowest: u64) -> bool {
+        self.horizon.is_promised_alone()
+            && self.events.is_far(self.events.window.newest, lowest)
+            && lowest >= self.passed_by_most()
+            && !self.parked.has_run(CLAIMED_MIN)
+    }
+
+    fn passed_by_most(&self) -> u64 {
+        match self.horizon.is_promised_alone() {
+            true => self.horizon.promises.passed_by_most(),
+            false => self.horizon.passed_by_placed(),
+        }
+    }
+
+    /// Gives up what a source claims from a key on: it has gone on below that.
+    fn take_back(&mut self, index: usize, from: u64, matched: &mut Matched) {
+        while let Some(ahead) = self.parked.pop_ahead_from(index, from) {
+            let Ahead { ordinal, ref fragment, .. } = ahead;
+            matched.discard(index, ordinal, fragment, Entry::FragmentsOutOfRange);
+        }
+        let base = self.events.window.base;
+        let parked = self.parked.ahead(index).next_back().map(|ahead| ahead.key);
+        let source = &mut matched.sources[index];
+        let newest = parked.or(source.accepted.back().map(|accepted| accepted.key));
+        source.reached = source.reached.min(newest.map_or(base, |key| key + 1));
+        self.horizon.promises.take_back(index, base);
+    }
+
     /// Takes what a source says of itself.
     pub(super) fn take_note(&mut self, index: usize, note: SourceNote, matched: &mut Matched) {
         let active_ns = self.horizon.active_ns();
         let closed = self.horizon.is_started().then_some(self.events.window.base);
         // Before the note: at an end, nothing waits for the source any more.
         let passed = self.horizon.promises.passed(index);
+        // One that has lost the others' numbers comes back to them by a mark.
+        let lost = match note {
+            SourceNote::Numbering => self.claimed_long_ago(index).map(|claimed| claimed.key),
+            _ => None,
+        };
         self.horizon.promises.note(index, note, closed, active_ns);
+        if let Some(key) = lost {
+            self.take_back(index, key, matched);
+        }
         match note {
             SourceNote::LowWater(number) => {
                 let number = number.min(KEY_END);
-                self.place(index, number);
+                self.place(index, number, matched);
                 self.events.edges.promise(index, number);
                 self.horizon.promises.reach(index, number);
             }
             SourceNote::Excused(number) => {
                 let number = number.min(KEY_END);
-                let is_placed = self.place(index, number).is_some();
+                let is_placed = self.place(index, number, matched).is_some();
                 self.events.edges.drop_first(index);
                 self.horizon.promises.reach_excused(index, number, is_placed, matched.closed_key);
             }
@@ -45,7 +107,7 @@ impl NumberMatcher {
             }
             SourceNote::End(behind) if matched.expected_in[index] == 0 => {
                 if let Some(passed) = passed {
-                    self.end(index, passed, behind.min(KEY_END));
+                    self.end(index, passed, behind.min(KEY_END), matched);
                 }
             }
             SourceNote::Session { .. } | SourceNote::Numbering => {
@@ -59,13 +121,13 @@ impl NumberMatcher {
 
     /// A source that is awaited has marked its end. It has said the first number of these, and its
     /// mark the other one.
-    fn end(&mut self, index: usize, passed: u64, behind: u64) {
+    fn end(&mut self, index: usize, passed: u64, behind: u64, matched: &mut Matched) {
         // A session that has nothing left to send again has said no number: its mark has a key only
         // if it gets its place here.
         if passed == 0
             && behind > 0
             && self.events.edges.takes_part(index)
-            && self.place(index, behind).is_some()
+            && self.place(index, behind, matched).is_some()
         {
             self.horizon.promises.reach(index, behind);
         }
@@ -82,7 +144,7 @@ impl NumberMatcher {
     /// Takes fragments of a source that promises.
     pub(super) fn push_promised(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
-        let placed = self.place(index, first.number);
+        let placed = self.place(index, first.number, matched);
         let before = (matched.sources[index].reached, matched.closed_key);
         self.horizon.promises.compare(index, first.number, before);
         self.events.edges.deliver(index, first.number);
@@ -129,11 +191,15 @@ impl NumberMatcher {
 
     /// What is added to the numbers of a source, of which the next one is `number`; none while it
     /// is unplaced.
-    fn place(&mut self, index: usize, number: u64) -> Option<u64> {
+    fn place(&mut self, index: usize, number: u64, matched: &mut Matched) -> Option<u64> {
         if !self.horizon.is_started() || self.horizon.promises.is_ahead(index) {
             return None;
         }
         if self.horizon.promises.offset(index).is_none() {
+            let claimed = self.first_claimed(index).filter(|one| number < one.fragment.number);
+            if let Some(key) = claimed.map(|claimed| claimed.key) {
+                self.take_back(index, key, matched);
+            }
             let OpenEvents { window, .. } = &self.events;
             let placing = Placing::Near(match self.horizon.promises.mark(index) {
                 0 => window.newest,
@@ -213,6 +279,10 @@ impl NumberMatcher {
             self.close_below(u64::MAX, CloseReason::RunEnded, matched);
         }
         let promises = &self.horizon.promises;
+        // What one source alone claims to be of the numbering that ends is of none.
+        if self.parked.lowest_ahead().is_some_and(|lowest| self.is_claimed(lowest)) {
+            self.give_up_claimed(matched);
+        }
         if self.events.window.open > 0 || self.parked.lowest_ahead().is_some() {
             return false;
         }
@@ -235,6 +305,14 @@ impl NumberMatcher {
         self.last_restart = Some(Restart { from, to });
         self.begin_at(lowest, matched);
         true
+    }
+
+    fn give_up_claimed(&mut self, matched: &mut Matched) {
+        for index in 0..self.horizon.promises.source_count() {
+            while let Some(Ahead { ordinal, fragment, .. }) = self.parked.pop_ahead_from(index, 0) {
+                matched.discard(index, ordinal, &fragment, Entry::FragmentsOutOfRange);
+            }
+        }
     }
 
     /// Places all sources that have said a number of the numbering that begins, those with the
@@ -283,7 +361,7 @@ impl NumberMatcher {
             }
             let first = self.parked.held(index).next().map(|held| held.fragment.number);
             let Some(number) = first else { continue };
-            self.place(index, number);
+            self.place(index, number, matched);
             let is_ahead = self.horizon.promises.is_ahead(index);
             let held = self.parked.remove_held(index, |one| !is_ahead || one.claim == UNPLACED);
             all.extend(held.into_iter().map(|held| (index, held)));
@@ -339,7 +417,7 @@ impl NumberMatcher {
             }
             let passed = self.horizon.passed().min(self.horizon.promises.promised());
             let lowest = self.parked.lowest_ahead().filter(|&key| key < passed);
-            let Some(lowest) = lowest else { break };
+            let Some(lowest) = lowest.filter(|&key| !self.is_claimed(key)) else { break };
             self.move_window(lowest, matched);
             self.take_ahead(matched);
         }

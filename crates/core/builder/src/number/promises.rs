@@ -28,7 +28,7 @@
 
 use std::ops::Range;
 
-use super::numbers::{KEY_END, Numbers};
+use super::numbers::{KEY_END, Numbers, Placing};
 use super::settings::NUMBER_BITS_MIN;
 use crate::edges::Promised;
 use crate::excused::Excused;
@@ -114,15 +114,6 @@ enum Numbering {
     Next,
     /// One that has ended without it.
     Former,
-}
-
-/// Where the first number of a source is to be.
-#[derive(Clone, Copy, Debug)]
-pub enum Placing {
-    /// It is the key, or that in the first cycle of the numbering.
-    First,
-    /// Near a key, and not below the base of the numbering.
-    Near(u64),
 }
 
 impl Promises {
@@ -227,6 +218,21 @@ impl Promises {
         self.sources.iter().enumerate().filter_map(is_late).min().unwrap_or(NOT_AWAITED)
     }
 
+    /// The key below which more than half of those have passed every key that have said a number in
+    /// this numbering, whether or not they are awaited.
+    pub fn passed_by_most(&self) -> u64 {
+        let is_known = |one: &Promise| {
+            let has_numbered = one.is_known || one.numbered_before == Some(self.numberings);
+            one.promises && one.numbering != Numbering::Former && has_numbered
+        };
+        let both = self.sources.iter().zip(&self.marks).filter(|(one, _)| is_known(one));
+        let mut marks: Vec<u64> = both.map(|(_, mark)| *mark).collect();
+        match marks.len() {
+            0 => NOT_AWAITED,
+            count => *marks.select_nth_unstable((count - 1) / 2).1,
+        }
+    }
+
     /// How many awaited sources have said a number.
     pub fn placed_count(&self) -> usize {
         let both = self.sources.iter().zip(&self.not_awaited);
@@ -261,8 +267,8 @@ impl Promises {
         self.marks[index]
     }
 
-    /// The number below which a source that is awaited has delivered, dropped or left out
-    /// everything; 0 if it has said none in its session and numbering; none if it is not awaited.
+    /// The number below which a source that is awaited has delivered, dropped or left out all;
+    /// 0 if it has said none in its session and numbering; none if it is not awaited.
     pub fn passed(&self, index: usize) -> Option<u64> {
         (self.not_awaited[index] == 0).then(|| self.sources[index].number.unwrap_or(0))
     }
@@ -573,6 +579,14 @@ impl Promises {
             (source.presence, source.is_known) = (Presence::Waited, true);
             self.marks[index] = key;
         }
+    }
+
+    /// A source takes back what it has promised beyond a key, and goes on in the numbering of the
+    /// others.
+    pub fn take_back(&mut self, index: usize, key: u64) {
+        self.marks[index] = self.marks[index].min(key);
+        self.sources[index].numbering = Numbering::Current;
+        self.update(index);
     }
 
     /// A numbering begins at a base, with those that have marked it and those that have numbered

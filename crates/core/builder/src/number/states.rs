@@ -12,7 +12,7 @@ impl NumberMatcher {
             true => (
                 source.reached.checked_sub(1).filter(|_| promises.is_followed(index)),
                 promises.is_silent(index),
-                !promises.is_in_step(index),
+                !promises.is_in_step(index) || self.claimed_long_ago(index).is_some(),
             ),
             false => (
                 self.horizon.position(voter),
@@ -35,14 +35,15 @@ impl NumberMatcher {
     fn astray(&self, index: usize, voter: usize) -> Option<Astray> {
         let promises = &self.horizon.promises;
         if promises.has(index) {
+            let others = || promises.numbers().number_of(self.events.window.newest);
             return match promises.again(index) {
                 _ if promises.is_behind(index) => Some(Astray::Missed),
                 _ if promises.is_ahead(index) => Some(Astray::Early),
-                Some((first, after)) => {
-                    let others = promises.numbers().number_of(self.events.window.newest);
-                    Some(Astray::Numbers { first, after, others })
+                Some((first, after)) => Some(Astray::Numbers { first, after, others: others() }),
+                None => {
+                    let first = self.claimed_long_ago(index)?.fragment.number;
+                    Some(Astray::Numbers { first, after: None, others: others() })
                 }
-                None => None,
             };
         }
         if !self.horizon.is_out_of_step(voter) {

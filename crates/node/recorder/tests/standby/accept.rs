@@ -102,7 +102,9 @@ fn a_run_of_nothing_is_not_begun() {
     let mut rig = accepting();
     rig.config.sources.clear();
     let error = Recorder::start_paused(rig.config.clone()).unwrap_err().to_string();
-    assert!(error.contains("a connected front-end that [[accept]] admits, got none"), "{error}");
+    let expected = "a connected front-end that [[accept]] admits, got none: they can connect once \
+                    `catchment ctl configure` has opened the ports";
+    assert!(error.contains(expected), "{error}");
     rig.standby.end();
 }
 
