@@ -117,6 +117,11 @@ impl<M: Matcher> Builder<M> {
         Some(cut)
     }
 
+    /// Whether a source that makes promises has passed a key whose event is closed, as it says.
+    pub fn has_passed(&self, source: usize, key: u64) -> bool {
+        self.matcher.has_passed(source, key)
+    }
+
     /// Moves the descriptors of all fragments discarded since the last call to `into`'s end. They
     /// are as many as [`counts`](Self::counts) says, those that named no source, and those of which
     /// it is not known yet whether they are the source's.

@@ -348,8 +348,8 @@ impl ColumnCut {
         }
     }
 
-    // Whether it is expected in a row and not there.
-    pub(crate) fn lacks(&self, row: usize) -> bool {
+    /// Whether it is expected in a row and not there.
+    pub fn lacks(&self, row: usize) -> bool {
         let is_set = |bits: &Vec<u8>| bits[row / 8] & 1 << (row % 8) != 0;
         !self.validity.as_ref().is_none_or(is_set) && self.expected.as_ref().is_none_or(is_set)
     }

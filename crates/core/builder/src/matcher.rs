@@ -66,8 +66,14 @@ pub trait Matcher {
     /// [`set_recording`](Self::set_recording).
     fn is_drained(&mut self) -> bool;
 
-    /// Whether a source that delivered nothing for that key, whose event is closed, has passed it
-    /// all the same. A rule that knows no promises cannot tell.
+    /// Whether a source has passed a key whose event is closed: it delivers nothing more for that,
+    /// and has said so. A rule that knows no promises cannot tell.
+    fn has_passed(&self, source: usize, key: u64) -> bool {
+        let _ = (source, key);
+        false
+    }
+
+    /// The same of one that delivered nothing for the key, and did not say why.
     fn not_sent(&self, source: usize, key: u64) -> bool {
         let _ = (source, key);
         false

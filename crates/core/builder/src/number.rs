@@ -649,6 +649,10 @@ impl Matcher for NumberMatcher {
         self.events.is_drained()
     }
 
+    fn has_passed(&self, index: usize, key: u64) -> bool {
+        self.horizon.promises.has_passed(index, key)
+    }
+
     fn not_sent(&self, index: usize, key: u64) -> bool {
         self.horizon.promises.was_not_sent(index, key)
     }

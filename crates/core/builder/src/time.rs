@@ -572,6 +572,10 @@ impl Matcher for TimeMatcher {
         waiting.into_iter().chain(self.horizon.first_held(source)).min()
     }
 
+    fn has_passed(&self, source: usize, key: u64) -> bool {
+        self.has_passed_window(source, key)
+    }
+
     fn not_sent(&self, source: usize, key: u64) -> bool {
         self.was_not_sent(source, key)
     }

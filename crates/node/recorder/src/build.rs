@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{
-    BuilderConfig, BuilderStatus, ColumnCut, Cut, Discard, Fragment, Jump, Restart, SourceNote,
-    SourceRole, Span, TooLarge,
+    BuilderConfig, BuilderStatus, Cut, Discard, Fragment, Jump, Restart, SourceNote, SourceRole,
+    Span, TooLarge,
 };
 use catchment_model::units::Bytes;
 use catchment_model::{Entry, SourceId};
@@ -572,18 +572,14 @@ impl Pausable {
     ) {
         let lacks = |source: &usize| self.promises[*source] && cut.columns[*source].missing > 0;
         let is_held = |source: &usize| self.held.is_held(lanes[*source].1.0);
-        let mut held = (0..self.taken.len()).filter(lacks).filter(is_held).peekable();
-        if held.peek().is_none() {
-            return;
-        }
-        let status = builder.status().sources;
-        for source in held {
+        for source in (0..self.taken.len()).filter(lacks).filter(is_held) {
             // By time nobody says which sources an event waits for.
             let from = if live.is_by_time { 0 } else { self.held_from[source] };
-            let is_behind = |key: &&u64| **key >= from && status[source].newest_key < Some(**key);
-            let behind = cut.keys.iter().filter(is_behind).count() as u64;
-            let ColumnCut { missing, not_sent, .. } = cut.columns[source];
-            let count = behind.min(missing - not_sent);
+            let column = &cut.columns[source];
+            let is_behind = |(row, key): &(usize, &u64)| {
+                **key >= from && column.lacks(*row) && !builder.has_passed(source, **key)
+            };
+            let count = cut.keys.iter().enumerate().filter(is_behind).count() as u64;
             live.links[lanes[source].1.index()].fragments_skew.fetch_add(count, Relaxed);
             if count > 0 {
                 live.warn_once(skewed(live, lanes[source].1));

@@ -194,6 +194,10 @@ impl Matcher for Rule {
         self.matcher_mut().is_drained()
     }
 
+    fn has_passed(&self, source: usize, key: u64) -> bool {
+        self.matcher().has_passed(source, key)
+    }
+
     fn not_sent(&self, source: usize, key: u64) -> bool {
         self.matcher().not_sent(source, key)
     }

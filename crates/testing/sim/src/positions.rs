@@ -354,7 +354,7 @@ impl Check<'_> {
             let sent = &self.outcome.sent.sources[source];
             for trigger in self.recorded.fragments[source].keys() {
                 let is_of_run = sent.index_of(*trigger).is_some_and(|at| indices.contains(&at));
-                if !is_of_run {
+                if !is_of_run && !self.recorded.ambiguous.contains(&(source, *trigger)) {
                     return Err(format!(
                         "source {source}: the fragment of event {trigger} is recorded, and not \
                          within its positions"

@@ -21,6 +21,9 @@ use crate::world::Outcome;
 pub struct Recorded {
     /// By source: how often each trigger's fragment is present.
     pub fragments: Vec<BTreeMap<u64, u64>>,
+    /// Sources and triggers of fragments that may be those of other triggers: alike in bytes and
+    /// number, where their source has begun its numbers again.
+    pub ambiguous: BTreeSet<(usize, u64)>,
     /// By source: fragments, their bytes, rows that lack one, and rows that need none.
     pub counts: Vec<[u64; 4]>,
     /// Rows.
@@ -331,6 +334,9 @@ fn one_event(
         let trigger = common.first().copied().unwrap_or(candidates[0].trigger);
         let count = recorded.fragments[*source].entry(trigger).or_default();
         *count += 1;
+        if candidates.len() > 1 && common.len() != 1 {
+            recorded.ambiguous.insert((*source, trigger));
+        }
         // A packet from before a restart that is repeated after it looks new if its source's own
         // numbers are near those at which all restart.
         let may_seem_new = may_differ && outcome.plan.case.faults.has(Fault::Renumber);

@@ -278,11 +278,11 @@ impl NumberMatcher {
         if at_end {
             self.close_below(u64::MAX, CloseReason::RunEnded, matched);
         }
-        let promises = &self.horizon.promises;
         // What one source alone claims to be of the numbering that ends is of none.
         if self.parked.lowest_ahead().is_some_and(|lowest| self.is_claimed(lowest)) {
             self.give_up_claimed(matched);
         }
+        let promises = &self.horizon.promises;
         if self.events.window.open > 0 || self.parked.lowest_ahead().is_some() {
             return false;
         }

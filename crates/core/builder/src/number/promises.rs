@@ -23,8 +23,7 @@
 //! An event that has waited for a time-out waits no longer for a source that said nothing
 //! meanwhile, nor for one that is sparse; an attached source so costs one time-out and not the run.
 //!
-//! This module has no queues, no events and no cutting, as the other one (`horizon.rs`), whose
-//! voters it does not know.
+//! This module has no queues and no events, and does not know the voters of `horizon.rs`.
 
 use std::ops::Range;
 
@@ -218,8 +217,7 @@ impl Promises {
         self.sources.iter().enumerate().filter_map(is_late).min().unwrap_or(NOT_AWAITED)
     }
 
-    /// The key below which more than half of those have passed every key that have said a number in
-    /// this numbering, whether or not they are awaited.
+    /// The key that more than half of those have passed that have numbered, awaited or not.
     pub fn passed_by_most(&self) -> u64 {
         let is_known = |one: &Promise| {
             let has_numbered = one.is_known || one.numbered_before == Some(self.numberings);
@@ -536,9 +534,14 @@ impl Promises {
         }
     }
 
+    /// Whether a source promises, and has passed a key.
+    pub fn has_passed(&self, index: usize, key: u64) -> bool {
+        self.has(index) && key < self.marks[index]
+    }
+
     /// Whether a source has passed a key, and it is not counted why it lacks that.
     pub fn was_not_sent(&self, index: usize, key: u64) -> bool {
-        self.has(index) && key < self.marks[index] && !self.excused.has(index, key)
+        self.has_passed(index, key) && !self.excused.has(index, key)
     }
 
     /// Fixes the offset of a source, so that a number of it gets its place.

@@ -83,15 +83,18 @@ impl TimeMatcher {
         }
     }
 
-    /// Whether a front-end had passed the window of an event when it was cut, and says nothing of
-    /// what it lacks in it.
+    /// Whether a front-end has passed the window of an event.
+    pub(super) fn has_passed_window(&self, index: usize, key: u64) -> bool {
+        let end = key + self.queues.window.longest_ns();
+        let passed_ns = || self.horizon.passed_ns(index, self.now_ns).map_or(0, key_of);
+        self.horizon.promises.has(index) && passed_ns() > end
+    }
+
+    /// The same when the event was cut, and it says nothing of what it lacks in it.
     pub(super) fn was_not_sent(&self, index: usize, key: u64) -> bool {
         let window = &self.queues.window;
         let (from, end) = (key.saturating_sub(window.reach_ns()), key + window.longest_ns());
-        let passed_ns = || self.horizon.passed_ns(index, self.now_ns).map_or(0, key_of);
-        self.horizon.promises.has(index)
-            && passed_ns() > end
-            && !self.excused.has_some_of(index, from..end + 1)
+        self.has_passed_window(index, key) && !self.excused.has_some_of(index, from..end + 1)
     }
 }
 

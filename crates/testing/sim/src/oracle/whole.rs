@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catchment_builder::IncompletePolicy;
+use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_model::Entry;
 
 use super::Check;
@@ -56,11 +56,12 @@ impl Check<'_> {
         let recorded = &self.recorded.fragments[..self.outcome.plan.sources.len()];
         let any: BTreeSet<u64> = recorded.iter().flat_map(BTreeMap::keys).copied().collect();
         let plan = &self.outcome.plan;
-        // Without a required source that is idle an event is incomplete: that is why it is missing.
+        // Without a required source that is idle an event is incomplete: that is why it is missing,
+        // also for a target that does not get the source.
         let drops = plan.config.build.incomplete == IncompletePolicy::Drop;
         let is_dropped = |trigger: &u64| {
-            let mut required = (0..plan.sources.len()).filter(|&one| self.is_required(one));
-            drops && required.any(|one| plan.sources[one].part.idle.contains(trigger))
+            let mut required = plan.sources.iter().filter(|one| one.role == SourceRole::Required);
+            drops && required.any(|one| one.part.idle.contains(trigger))
         };
         // Where what names groups is not there, nobody knows whom its events expected.
         let has_names = plan.reference().is_none_or(|one| self.selected.sources[one]);

@@ -107,7 +107,8 @@ impl Check<'_> {
             return false;
         }
         // What a clock says that lies is taken in another order.
-        if self.outcome.plan.lies.iter().any(|lie| lie.source == source) {
+        let counts = |lying: usize| lying == source || event.members.iter().any(|id| id.0 == lying);
+        if self.outcome.plan.lies.iter().any(|lie| counts(lie.source)) {
             return true;
         }
         let at_ns = |&(source, index): &Id| self.outcome.sent[source][index].at_ns;
