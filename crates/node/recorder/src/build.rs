@@ -546,15 +546,17 @@ impl Pausable {
         }
     }
 
-    /// Tells the builder which sources wait before it. Those that promise do so only while frames
-    /// are on their way.
+    /// Tells the builder which sources wait before it. Of those that promise only the ones that the
+    /// next event does not wait for, unless frames are on their way: it has to close for their room.
     fn hold(
         &self,
         builder: &mut RuledBuilder,
         (now_ns, has_frames): (u64, bool),
         lanes: &[(u32, SourceId)],
     ) {
-        let waits = |&source: &usize| self.waits[source] && (has_frames || !self.promises[source]);
+        let may_wait =
+            |source: usize| !self.promises[source] || has_frames || !self.awaited[source];
+        let waits = |&source: &usize| self.waits[source] && may_wait(source);
         for source in (0..self.taken.len()).filter(waits) {
             if self.held.is_held(lanes[source].1.0) {
                 builder.hold(now_ns, source);

@@ -245,10 +245,10 @@ impl<'a> Check<'a> {
         (0..self.outcome.plan.sources.len()).map(of_source).max().unwrap_or(0)
     }
 
-    /// How often sources over sessions came back behind the others by half a window or more: they
-    /// send all of it, and others have gone on.
+    /// How often sources over sessions came back behind the others by a quarter of a window or more:
+    /// they send all of it, and others have gone on, further than what arrived whole of them.
     fn returns(&self) -> u64 {
-        let window = self.outcome.plan.config.build.window_events;
+        let far = self.outcome.plan.config.build.window_events / 4;
         let sources = &self.life.arrivals[..self.outcome.plan.sources.len()];
         let mut arrived = Vec::new();
         for (source, arrivals) in sources.iter().enumerate() {
@@ -262,7 +262,7 @@ impl<'a> Check<'a> {
         for (_, source, trigger) in arrived {
             highest = trigger.max(highest);
             let is_log = self.outcome.plan.sources[source].log.is_some();
-            let now = is_log && highest - trigger >= window / 2;
+            let now = is_log && highest - trigger >= far;
             returns += u64::from(now && !std::mem::replace(&mut is_behind[source], now));
             is_behind[source] = now;
         }

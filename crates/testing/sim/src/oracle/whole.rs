@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catchment_builder::{IncompletePolicy, SourceRole};
+use catchment_builder::SourceRole;
 use catchment_model::Entry;
 
 use super::Check;
 use crate::fault::Fault;
 use crate::links::ChannelPlan;
+use crate::plan::SourcePlan;
 
 impl Check<'_> {
     /// Whether all sent samples are in the files.
@@ -56,13 +57,13 @@ impl Check<'_> {
         let recorded = &self.recorded.fragments[..self.outcome.plan.sources.len()];
         let any: BTreeSet<u64> = recorded.iter().flat_map(BTreeMap::keys).copied().collect();
         let plan = &self.outcome.plan;
-        // Without a required source that is idle an event is incomplete: that is why it is missing,
-        // also for a target that does not get the source.
-        let drops = plan.config.build.incomplete == IncompletePolicy::Drop;
-        let is_dropped = |trigger: &u64| {
-            let mut required = plan.sources.iter().filter(|one| one.role == SourceRole::Required);
-            drops && required.any(|one| one.part.idle.contains(trigger))
-        };
+        // What required sources lack while they are idle is missing, and may be all that there is of
+        // an event: among those of a run that was paused nobody can tell it.
+        let is_idle =
+            |one: &SourcePlan| one.role == SourceRole::Required && !one.part.idle.is_empty();
+        if is_paused && plan.sources.iter().any(is_idle) {
+            return false;
+        }
         // Where what names groups is not there, nobody knows whom its events expected.
         let has_names = plan.reference().is_none_or(|one| self.selected.sources[one]);
         let mut selected =
@@ -71,8 +72,7 @@ impl Check<'_> {
             && selected.all(|(source, recorded)| {
                 let sent = self.outcome.sent.sources[source].fragments.iter();
                 let sent = sent.map(|one| one.trigger);
-                let is_wanted =
-                    |trigger: &u64| !is_paused || any.contains(trigger) || is_dropped(trigger);
+                let is_wanted = |trigger: &u64| !is_paused || any.contains(trigger);
                 let sent: Vec<u64> = sent.filter(is_wanted).collect();
                 recorded.len() == sent.len()
                     && (plan.has_all(source, &sent, is_paused.then_some(&any))
