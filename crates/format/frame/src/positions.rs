@@ -36,6 +36,9 @@ impl Position {
     /// Frames of the stream below this number were settled in each required place.
     pub const SYNCED: u16 = 4;
 
+    /// Slices of channels below this number are closed.
+    pub const CLOSED_SLICES: u16 = 5;
+
     /// A record that is of no source.
     pub fn of_run(what: u16, position: u64) -> Self {
         Self { source: 0, what, session: 0, position }

@@ -99,14 +99,16 @@ pub(crate) fn link_number_config(config: &RecorderConfig) -> NumberConfig {
 }
 
 /// Where the builder of channels goes on: links of sessions send again what is behind the slices
-/// that are in frames, which were closed for all of them alike. Others go on wherever they are.
+/// that are in frames, which were closed for all of them alike. Others go on wherever they are, and
+/// lack the slices before.
 fn continued_slices(
     config: &RecorderConfig,
     beginning: &Beginning,
     are_of_session: &[bool],
 ) -> Option<Continues> {
     let numbers = config.sources.len() as u32..config.ledger_count() as u32;
-    let closed = numbers.filter_map(|number| beginning.positions.newest(number, Position::KEY));
+    let of_links = numbers.filter_map(|number| beginning.positions.newest(number, Position::KEY));
+    let closed = of_links.chain(beginning.positions.newest(0, Position::CLOSED_SLICES));
     let closed_key = closed.map(|closed| closed.position).max()?;
     let sources = are_of_session.iter().map(|is_of_session| is_of_session.then_some(closed_key));
     Some(Continues { closed_key, sources: sources.collect() })

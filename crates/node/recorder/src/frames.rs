@@ -33,7 +33,7 @@ use crate::judge::{Judge, Judged};
 use crate::live::Live;
 use crate::live_target::LiveTarget;
 use crate::pool::ChunkPool;
-use crate::tape::{SourceCount, SourcePosition};
+use crate::tape::{Decided, SourceCount, SourcePosition};
 use crate::target_queue::{Admitted, TargetQueue};
 use crate::throttle::CompressionThrottle;
 use crate::trend_agent::{FrameSeconds, TrendFeed};
@@ -217,8 +217,8 @@ pub(crate) struct Frames {
     maker: Arc<FrameMaker>,
     ledger: u32,
     position_column: Option<u32>,
-    /// The newest closed key and number of settled frames that a frame has.
-    stated: [Position; 2],
+    /// The newest closed key, number of settled frames and closed slice that a frame has.
+    stated: [Position; 3],
     trends: Option<TrendFeed>,
     /// The last frame's values of its channels' seconds.
     seconds: Option<FrameSeconds>,
@@ -292,7 +292,7 @@ impl Frames {
             makers: makers.zip(sources.waiting).map(throttled).collect(),
             ledger: ledger.expect("a column of every schema of a recorder"),
             position_column: schema.column(None, &ColumnKind::SourcePositions),
-            stated: [Position::CLOSED, Position::SYNCED].map(|what| {
+            stated: [Position::CLOSED, Position::SYNCED, Position::CLOSED_SLICES].map(|what| {
                 let newest = live.beginning.positions.newest(0, what);
                 newest.copied().unwrap_or(Position::of_run(what, 0))
             }),
@@ -434,15 +434,17 @@ impl Frames {
         let mut positions: Vec<Position> =
             cut.decided.positions.iter().flat_map(of_source).collect();
         let live = &self.live.link_positions;
-        // Cuts of channels have no closed key: that of the run is one of events.
-        let closed_key = cut.decided.closed_key;
-        if self.stated[0].position < closed_key || closed_key == 0 && !positions.is_empty() {
+        // Cuts of channels have no closed key, and those of events no closed slice.
+        let Decided { closed_key, closed_slice, .. } = cut.decided;
+        let has_moved =
+            self.stated[0].position < closed_key || self.stated[2].position < closed_slice;
+        if has_moved || closed_key == 0 && !positions.is_empty() {
             // What is in a spill alone is durable, and not in its place yet. In this order: it was
             // shown there before it was settled.
             let settled = live.frames_settled();
             let required = self.live.targets.iter().filter(|target| target.required);
             let spilled = required.map(LiveTarget::spilled_from).min().unwrap_or(u64::MAX);
-            let now = [closed_key, settled.min(spilled)];
+            let now = [closed_key, settled.min(spilled), closed_slice];
             for (stated, now) in self.stated.iter_mut().zip(now) {
                 if stated.position < now {
                     stated.position = now;

@@ -69,6 +69,8 @@ pub(crate) struct Decided {
     /// The key below which all events are in this cut or an earlier one, or were dropped; 0 if the
     /// builder has no link sources.
     pub(crate) closed_key: u64,
+    /// The same of slices, of cuts of channels.
+    pub(crate) closed_slice: u64,
 }
 
 /// A count of the ledger.
@@ -91,6 +93,7 @@ pub(crate) struct Tape {
     logs: Vec<Log>,
     /// The links, if the sources are channels.
     links: Vec<Link>,
+    is_of_channels: bool,
     /// Whether there are notes between the fragments.
     has_notes: bool,
     frame_time_ns: u64,
@@ -166,7 +169,14 @@ impl Tape {
         let log = |(number, &is_link)| Log { number: SourceId(number), is_link, ..Log::default() };
         let logs = (0..).zip(&links[..count]).map(log);
         let has_notes = has_notes || count > 0;
-        Self { logs: logs.collect(), links: Vec::new(), has_notes, frame_time_ns, due_ns: 0 }
+        Self {
+            logs: logs.collect(),
+            links: Vec::new(),
+            is_of_channels: false,
+            has_notes,
+            frame_time_ns,
+            due_ns: 0,
+        }
     }
 
     /// For a builder of channels: whether each is one of a session, and the number in the ledger of
@@ -177,6 +187,7 @@ impl Tape {
         frame_time_ns: u64,
     ) -> Self {
         let mut tape = Self::new(of_sessions, false, frame_time_ns);
+        tape.is_of_channels = true;
         for (index, log) in tape.logs.iter_mut().enumerate() {
             log.number = lanes[index].1;
             if !log.is_link {
@@ -299,7 +310,9 @@ impl Tape {
 
     fn decide(&mut self, builder: &RuledBuilder, cut: Option<&Cut>) -> Decided {
         let mut decided = Decided::default();
-        if !self.logs.is_empty() && self.links.is_empty() {
+        if self.is_of_channels {
+            decided.closed_slice = builder.closed_key();
+        } else if !self.logs.is_empty() {
             decided.closed_key = builder.closed_key();
         }
         for link in &mut self.links {
