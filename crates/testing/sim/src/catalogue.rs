@@ -120,7 +120,11 @@ impl Run {
         let toc = recorded.files.last().and_then(|file| file.toc.as_ref());
         let is_ended = toc.is_some_and(WalkedToc::run_ended);
         let is_readable = !recorded.files.is_empty() && recorded.damage.is_empty();
-        let in_files = (is_readable && !disk_lied(&of_first)).then_some(recorded.rows);
+        // A power cut may take frames that a checkpoint behind them lists, and the file's header,
+        // which the table of contents has once more.
+        let is_synced = recorded.files.iter().all(|file| !life.unsynced.contains(&file.path));
+        let is_known = is_readable && is_synced && !disk_lied(&of_first);
+        let in_files = is_known.then_some(recorded.rows);
         let deaths = life.deaths;
         if life.has_crashed {
             let in_files_too = if is_ended { RunState::Complete } else { RunState::Interrupted };
