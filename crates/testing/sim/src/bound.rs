@@ -281,8 +281,9 @@ impl<'a> Bound<'a> {
             ns + self.timeout_ns / 2 >= begun_ns && reached.abs_diff(trigger) < build.reorder_events
         });
         let count = self.outcome.plan.sources.len();
+        // Of events further ahead nobody says at a stop that they have begun.
         let near = (0..count).filter(|&source| {
-            last(source).is_some_and(|(_, reached)| reached + build.window_events / 4 >= trigger)
+            last(source).is_some_and(|(_, reached)| reached + build.reorder_events >= trigger)
         });
         was_there && 2 * near.count() > count
     }
