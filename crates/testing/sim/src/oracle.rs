@@ -221,8 +221,8 @@ impl<'a> Check<'a> {
         }
         let of_sources = &self.ledger.sources[..self.outcome.plan.sources.len()];
         let counted = of_sources.iter().map(|source| source[Entry::NumberingRestarts]);
-        // A source is away while the agent that receives from it is not called. Of a connection that
-        // was cut the rest may be read behind what the next one brings.
+        // A source is away while the agent that receives from it is not called. The rest of a
+        // connection that was cut may be read behind what the next one brings.
         let happened = |fault| self.outcome.happened.get(&fault).copied().unwrap_or(0);
         let apart = happened(Fault::HoldReceive) + happened(Fault::Cut);
         let made = u64::from(faults.has(Fault::Renumber)) + self.jumps() + self.returns() + apart;

@@ -57,8 +57,8 @@ impl Check<'_> {
         let recorded = &self.recorded.fragments[..self.outcome.plan.sources.len()];
         let any: BTreeSet<u64> = recorded.iter().flat_map(BTreeMap::keys).copied().collect();
         let plan = &self.outcome.plan;
-        // What required sources lack while they are idle is missing, and may be all that there is of
-        // an event: among those of a run that was paused nobody can tell it.
+        // What required sources lack while they are idle is missing, and may be all that there is
+        // of an event: in a run that was paused nobody can tell.
         let is_idle =
             |one: &SourcePlan| one.role == SourceRole::Required && !one.part.idle.is_empty();
         if is_paused && plan.sources.iter().any(is_idle) {
