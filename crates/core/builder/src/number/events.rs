@@ -480,7 +480,7 @@ impl OpenEvents {
         let is_claimed = !complete
             && to - from > self.limits.reorder_events
             && horizon.is_promised_alone()
-            && to >= horizon.promises.passed_by_most();
+            && !horizon.promises.have_most_passed(to);
         if is_claimed {
             return;
         }

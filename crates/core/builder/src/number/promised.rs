@@ -29,14 +29,14 @@ impl NumberMatcher {
         if !self.events.is_far(window.newest, newest.key) {
             return None;
         }
-        let (most, mut before) = (self.passed_by_most(), window.newest);
+        let mut before = window.newest;
         self.parked.ahead(index).find(|ahead| {
             let before = std::mem::replace(&mut before, ahead.key);
-            ahead.key >= most && self.events.is_far(before, ahead.key)
+            self.events.is_far(before, ahead.key) && !self.have_most_passed(ahead.key)
         })
     }
 
-    /// The same, once that has come a time-out ago: its source is out of step.
+    /// The same, if it came a time-out ago or earlier: its source is out of step.
     pub(super) fn claimed_long_ago(&self, index: usize) -> Option<&Ahead> {
         let timeout_ns = self.horizon.rules().timeout_ns;
         let is_old = |ahead: &&Ahead| self.now_ns.saturating_sub(ahead.arrived_ns) >= timeout_ns;
@@ -48,14 +48,14 @@ impl NumberMatcher {
     pub(super) fn is_claimed(&self, lowest: u64) -> bool {
         self.horizon.is_promised_alone()
             && self.events.is_far(self.events.window.newest, lowest)
-            && lowest >= self.passed_by_most()
+            && !self.have_most_passed(lowest)
             && !self.parked.has_run(CLAIMED_MIN)
     }
 
-    fn passed_by_most(&self) -> u64 {
+    fn have_most_passed(&self, key: u64) -> bool {
         match self.horizon.is_promised_alone() {
-            true => self.horizon.promises.passed_by_most(),
-            false => self.horizon.passed_by_placed(),
+            true => self.horizon.promises.have_most_passed(key),
+            false => key < self.horizon.passed_by_placed(),
         }
     }
 

@@ -217,18 +217,17 @@ impl Promises {
         self.sources.iter().enumerate().filter_map(is_late).min().unwrap_or(NOT_AWAITED)
     }
 
-    /// The key that more than half of those have passed that have numbered, awaited or not.
-    pub fn passed_by_most(&self) -> u64 {
+    /// Whether more than half of those have passed a key that have numbered, awaited or not.
+    pub fn have_most_passed(&self, key: u64) -> bool {
         let is_known = |one: &Promise| {
             let has_numbered = one.is_known || one.numbered_before == Some(self.numberings);
             one.promises && one.numbering != Numbering::Former && has_numbered
         };
-        let both = self.sources.iter().zip(&self.marks).filter(|(one, _)| is_known(one));
-        let mut marks: Vec<u64> = both.map(|(_, mark)| *mark).collect();
-        match marks.len() {
-            0 => NOT_AWAITED,
-            count => *marks.select_nth_unstable((count - 1) / 2).1,
-        }
+        let known = self.sources.iter().zip(&self.marks).filter(|(one, _)| is_known(one));
+        let (count, passed) = known.fold((0, 0), |(count, passed), (_, mark)| {
+            (count + 1, passed + usize::from(key < *mark))
+        });
+        count == 0 || 2 * passed > count
     }
 
     /// How many awaited sources have said a number.
