@@ -62,6 +62,7 @@ impl Rig {
             links: Vec::new(),
             progress: Vec::new(),
             offsets: Vec::new(),
+            drifts_ppm: Vec::new(),
             strangers: BTreeMap::new(),
             fills: Vec::new(),
             threads: Vec::new(),

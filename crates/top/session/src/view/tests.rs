@@ -20,6 +20,7 @@ pub(crate) fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
         links: Vec::new(),
         progress: Vec::new(),
         offsets: Vec::new(),
+        drifts_ppm: Vec::new(),
         strangers: Default::default(),
         fills: vec![fill],
         threads: Vec::new(),
