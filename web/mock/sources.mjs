@@ -177,7 +177,7 @@ function offsets(index) {
   const count = bins.reduce((sum, one) => sum + one, 0);
   return {
     count, mean_ns, first_ns: mean_ns - 24, bin_ns: 4, bins, suggested_ns: 40 - mean_ns, window_ns: 64,
-    beyond_ns: null, beyond: [{ from_ns: -1_048_576, count: 3 }, { from_ns: 786_432, count: 5 }],
+    beyond_ns: null, drift_ppm: index % 10 === 3 ? 0.012 : null, beyond: [{ from_ns: -1_048_576, count: 3 }, { from_ns: 786_432, count: 5 }],
   };
 }
 

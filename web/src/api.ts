@@ -314,6 +314,8 @@ export interface Offsets {
   window_ns: number | null;
   /** How far it is from most events, if that is beyond their window. */
   beyond_ns: number | null;
+  /** How much faster its clock is than the events' time; null: not known, or within its jitter. */
+  drift_ppm: number | null;
   beyond: BeyondBin[];
 }
 

@@ -114,6 +114,14 @@ export function nanoseconds(ns: Maybe): Quantity {
   return { value: ns < 0 && text !== "0" ? `−${text}` : text, unit: NANOSECONDS[unit] ?? "s" };
 }
 
+/** How fast a clock drifts, with its sign: +3.20 ppm. */
+export function ppm(value: Maybe): Quantity {
+  if (!known(value)) return { value: UNKNOWN, unit: "ppm" };
+  const size = Math.abs(value);
+  const digits = size === 0 ? 0 : Math.min(Math.max(2 - Math.floor(Math.log10(size)), 0), 4);
+  return { value: `${value < 0 ? "−" : "+"}${size.toFixed(digits)}`, unit: "ppm" };
+}
+
 /** Hours as the disk's: rounded down, since an hour too few hurts nobody. */
 export function hoursLeft(hours: Maybe): Quantity {
   if (!known(hours)) return { value: UNKNOWN, unit: "h" };

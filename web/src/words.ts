@@ -17,10 +17,12 @@ export const VERDICT_WORDS: Record<Level, string> = {
 
 /** What a source's times suggest, as it is written into the configuration. */
 export function offsetsWords(offsets: Offsets): string {
-  const { count, mean_ns, suggested_ns, window_ns, beyond_ns } = offsets;
-  const mean = beyond_ns !== null
+  const { count, mean_ns, suggested_ns, window_ns, beyond_ns, drift_ppm } = offsets;
+  const place = beyond_ns !== null
     ? `Outside the window of most events, by ${format.join(format.nanoseconds(beyond_ns))}.`
     : count === 0 ? "In no event." : `Mean ${format.join(format.nanoseconds(mean_ns))}.`;
+  const mean = drift_ppm === null ? place
+    : `${place} Its clock drifts by ${format.join(format.ppm(drift_ppm))} against the events' time.`;
   if (suggested_ns === null) {
     const where = count === 0 ? "around them" : "of what is in events by chance";
     return `${mean} Nothing stands out ${where}: no time_offset is suggested.`;

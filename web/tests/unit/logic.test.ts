@@ -65,12 +65,14 @@ test("an optional source that was never seen is no trouble", () => {
 test("what a source's times suggest stands there as it is configured", () => {
   const offsets = {
     count: 900, mean_ns: 3100, first_ns: 3000, bin_ns: 100, bins: [400, 500], suggested_ns: -3050, window_ns: 800,
-    beyond_ns: null, beyond: [],
+    beyond_ns: null, drift_ppm: null, beyond: [],
   };
   const words = (of: Offsets) => offsetsWords(of).replace(/\s/g, " ");
   expect(words(offsets)).toBe(
     'Mean 3.10 µs. Suggested: time_offset = "-3050 ns". With those of all sources build.time.window = "800 ns" holds 99.9 % of each.');
   expect(words({ ...offsets, window_ns: null })).toBe('Mean 3.10 µs. Suggested: time_offset = "-3050 ns".');
+  expect(words({ ...offsets, drift_ppm: -3.2, window_ns: null })).toBe(
+    "Mean 3.10 µs. Its clock drifts by −3.20 ppm against the events' time. Suggested: time_offset = \"-3050 ns\".");
   expect(words({ ...offsets, suggested_ns: null })).toContain("no time_offset is suggested");
   expect(words({ ...offsets, beyond_ns: 3_000_000, window_ns: null })).toBe(
     'Outside the window of most events, by 3.00 ms. Suggested: time_offset = "-3050 ns".');

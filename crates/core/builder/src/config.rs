@@ -158,7 +158,7 @@ impl BuilderConfig {
 }
 
 /// Settings that cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No source, or more than the system's bound.
     #[error("expected 1 to {SOURCES_MAX} sources, got {got}")]
@@ -251,9 +251,9 @@ pub enum ConfigError {
         /// Its name.
         key: &'static str,
         /// What it may be.
-        expected: &'static str,
-        /// The value given.
-        got: u64,
+        expected: String,
+        /// The value given, with its unit.
+        got: String,
     },
     /// The number of parked fragments.
     #[error("expected 1 to {PARKED_MAX} parked fragments, got {got}")]

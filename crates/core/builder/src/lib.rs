@@ -63,6 +63,6 @@ pub use number::{NUMBER_BITS_MAX, NumberConfig, NumberMatcher, WINDOW_EVENTS_MIN
 pub use owned::{KeyRule, OwnedKeys};
 pub use status::{BuilderStatus, Jump, Restart, SourceStatus, TooLarge};
 pub use time::{
-    Beyond, BeyondBin, ClockConfig, Flooding, Floods, Group, Late, OFFSET_NS_MAX, Offsets,
+    Beyond, BeyondBin, ClockConfig, Drifts, Flooding, Floods, Group, Late, OFFSET_NS_MAX, Offsets,
     Suggested, TimeConfig, TimeMatcher, Unmatched, WindowKind, regroup,
 };

@@ -32,6 +32,7 @@ mod alone;
 mod beyond;
 mod clock;
 mod cluster;
+mod drift;
 mod flood;
 mod group;
 mod horizon;
@@ -48,6 +49,7 @@ mod voter;
 use catchment_model::{CloseReason, Entry, EventFlags};
 
 pub use self::beyond::{Beyond, BeyondBin};
+pub use self::drift::Drifts;
 pub use self::flood::Floods;
 use self::group::{Next, Put, Queues, Waiting};
 use self::horizon::{GivenUp, Held, Horizon, Said};

@@ -61,8 +61,8 @@ fn an_event_has_one_to_65535_fragments_of_a_source() {
         let refused = TimeMatcher::new(&config, &time).err();
         let expected = ConfigError::Time {
             key: "fragments_max",
-            expected: "1 to 65535",
-            got: fragments_max.into(),
+            expected: "1 to 65535".into(),
+            got: fragments_max.to_string(),
         };
         assert_eq!(refused, (!can_be).then_some(expected));
     }

@@ -343,7 +343,7 @@ fn rules_of_many() -> [Rule; 5] {
         "source.*.out_of_step",
         ANY,
         Severity::Critical,
-        "{source} is out of step: its numbers are not the others', its data are in no event",
+        "{source} is out of step: its numbers or clock do not fit, its data are in no event",
     );
     let flooding = usual(
         "source_flooding",
@@ -363,8 +363,8 @@ fn rules_of_many() -> [Rule; 5] {
         "The spill of {source} is {percent} full: when it has no room, frames wait in memory",
     );
     let silent_many = "{things} are silent: {sources} (no packet for up to {time})";
-    let out_of_step_many = "{things} are out of step: {sources} (their numbers are not the \
-        others', their data are discarded)";
+    let out_of_step_many = "{things} are out of step: {sources} (their numbers or clocks do not \
+        fit, their data are in no event)";
     [
         many(silent, 0, silent_many),
         // While all sources restart, each may be out of step for a moment.

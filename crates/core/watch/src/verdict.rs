@@ -470,7 +470,7 @@ fn worst<'a>(flow: &Flow<'a>, limits: &Limits) -> Vec<Named<'a>> {
 
 /// That a source is out of step, and what becomes of what it sends.
 fn out_of_step(SourceFlow { name, astray, .. }: &SourceFlow<'_>) -> String {
-    let how = astray.unwrap_or("its numbers are not the others'");
+    let how = astray.unwrap_or("its numbers or clock do not fit");
     format!("{name} out of step: {how}; what it sends is in no event")
 }
 

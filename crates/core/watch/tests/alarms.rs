@@ -523,7 +523,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
         [
             (1, "Losing 1.5 % of the data"),
             (3, "rich-03 is silent: no packet for 8 s"),
-            (5, "tof-1 is out of step: its numbers are not the others', its data are in no event"),
+            (5, "tof-1 is out of step: its numbers or clock do not fit, its data are in no event"),
             (5, "Queue segments is 93 % full"),
             (11, "Disk will be full in 30 min"),
             (11, "Nothing has reached the disk for 10 s"),

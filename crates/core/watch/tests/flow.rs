@@ -305,7 +305,7 @@ fn a_source_out_of_step_is_a_loss_and_named_for_that() {
     let losses = [Loss { source: "rich-03", entry: Entry::FragmentsOutOfRange, count: 3 }];
     let flow = Flow { sources: &[strayed, SOURCES[1]], losses: &losses, ..good() };
     let begin = "recording with loss: rich-03 out of step: ";
-    let text = format!("{begin}its numbers are not the others'; what it sends is in no event");
+    let text = format!("{begin}its numbers or clock do not fit; what it sends is in no event");
     assert_eq!(judge(&flow), (Level::Loss, text));
     let clock = [SourceFlow { astray: Some("its clock is 3.0 s behind"), ..strayed }];
     let flow = Flow { sources: &clock, ..flow };

@@ -451,8 +451,11 @@ impl Watching {
         bad: &[LossGrowth],
     ) -> Vec<api::SourceState> {
         let running = moment.run.is_some() || moment.arrivals.is_some();
-        let offsets = moment.snapshot.map_or(&[][..], |one| &one.offsets);
-        let offsets = offsets::offsets(&self.of_run.offsets.of(offsets), &self.sources);
+        let (offsets, drifts_ppm) = moment
+            .snapshot
+            .map_or((&[][..], &[][..]), |one| (&one.offsets[..], &one.drifts_ppm[..]));
+        let recent = self.of_run.offsets.of(offsets);
+        let offsets = offsets::offsets(&recent, drifts_ppm, &self.sources);
         let state = |(index, source): (usize, &Source)| {
             let counts = moment.snapshot.and_then(|one| one.ledger.sources.get(index));
             let rate = |counter: SourceCounter| {

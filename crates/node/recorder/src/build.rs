@@ -248,7 +248,7 @@ impl Build {
                     self.live.end_warnings(&given_up(&self.live, source), now_ns);
                 }
             }
-            self.live.show_offsets(pipeline.builder.offsets(), is_last);
+            self.live.offsets.show(pipeline.builder.offsets(), status.base_key, is_last);
             match pipeline.kind {
                 Kind::Events => show_events(&self.live, &status),
                 Kind::Channels => {

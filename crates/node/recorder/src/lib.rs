@@ -53,6 +53,7 @@ mod links;
 mod live;
 mod live_folder;
 mod live_link;
+mod live_offsets;
 mod live_progress;
 mod live_target;
 mod live_warnings;

@@ -25,6 +25,7 @@ use crate::front_ends::FrontEnds;
 use crate::link_positions::LinkPositions;
 use crate::live_folder::FolderSnapshot;
 use crate::live_link::{LinkCounts, LiveLink};
+use crate::live_offsets::LiveOffsets;
 use crate::live_progress::LinkProgress;
 use crate::live_target::LiveTarget;
 use crate::live_warnings::PastWarning;
@@ -72,7 +73,7 @@ pub(crate) struct Live {
     alignment: Vec<LiveAlignment>,
     shown: Vec<ShownLine>,
     pub(crate) links: Vec<LiveLink>,
-    offsets: Mutex<Vec<Offsets>>,
+    pub(crate) offsets: LiveOffsets,
     /// Whether events that begin now are discarded because the run is paused.
     pub(crate) paused: AtomicBool,
     /// Set when no further arrival can belong to the ending run.
@@ -181,6 +182,9 @@ pub struct Snapshot {
     /// How far the times of each source are from those of its events; empty unless events are built
     /// by time.
     pub offsets: Vec<Offsets>,
+    /// How much faster each of their clocks is than the events' time; none where that is not known,
+    /// or within what jitter lets expect.
+    pub drifts_ppm: Vec<Option<f64>>,
     /// The last sender of foreign fragments to each source's port, by the source's number.
     pub strangers: BTreeMap<usize, Stranger>,
     /// Every bounded queue and pool for which the run waits, in bytes.
@@ -319,7 +323,7 @@ impl Live {
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             shown: names.iter().map(|_| ShownLine::default()).collect(),
             links: names.iter().map(|_| LiveLink::default()).collect(),
-            offsets: Mutex::default(),
+            offsets: LiveOffsets::default(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
@@ -378,19 +382,6 @@ impl Live {
         live.unread.store(alignment.unread, Relaxed);
         live.parked_fragments.store(alignment.parked_fragments, Relaxed);
         live.other_sender.store(alignment.other_sender, Relaxed);
-    }
-
-    /// Shows how far sources' times are from their events, if any are. While a reader copies them
-    /// it does so the next time, but for the last.
-    pub(crate) fn show_offsets(&self, offsets: &[Offsets], is_last: bool) {
-        if offsets.is_empty() {
-            return;
-        }
-        let shown = if is_last { Some(self.offsets.lock()) } else { self.offsets.try_lock() };
-        if let Some(mut shown) = shown {
-            shown.clear();
-            shown.extend_from_slice(offsets);
-        }
     }
 
     pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
@@ -599,6 +590,7 @@ impl Live {
         );
         let alignment: Vec<Alignment> = self.alignment.iter().map(read).collect();
         let strangers = strangers(&reported.senders, &alignment, &ledger);
+        let (offsets, drifts_ppm) = self.offsets.read();
         let of_strangers = strangers.iter().take(WARNINGS_MAX).filter_map(|(&source, stranger)| {
             let words = stranger.words(self.names.get(source)?);
             if stranger.in_turn_with.is_some() {
@@ -618,7 +610,8 @@ impl Live {
             alignment,
             links: self.links.iter().map(LiveLink::read).collect(),
             progress: self.links.iter().map(|link| link.progress.read()).collect(),
-            offsets: self.offsets.lock().clone(),
+            offsets,
+            drifts_ppm,
             strangers,
             fills,
             threads: self.threads.read(),

@@ -339,7 +339,7 @@ impl RecorderConfig {
         self.check_clocks(&time.clocks)?;
         match time.check(&builder_config(self)) {
             Err(Refused::Time { key, expected, got }) => {
-                Err(refused_by_time(key, expected, got, opening))
+                Err(ConfigError { key: key_by_time(key), expected, got })
             }
             _ => Ok(()),
         }
@@ -473,23 +473,12 @@ impl RecorderConfig {
     }
 }
 
-/// A setting of the matcher's that is refused, with its unit; so many sources may open an event.
-fn refused_by_time(key: &str, expected: &str, got: u64, opening: usize) -> ConfigError {
-    let got = match (key, got) {
-        ("role", _) | ("openers", 0) => "none".to_owned(),
-        ("openers", count) => format!("{count} sources"),
-        ("window" | "span_max" | "before" | "skew" | "jump", ns) => Time(ns).to_string(),
-        (_, number) => number.to_string(),
-    };
-    let expected = match key {
-        "coincidence" => format!("1 to {opening}, as many sources as may open an event"),
-        _ => expected.trim_end_matches(", in ns").to_owned(),
-    };
-    let key = match key {
+/// Where a setting of the matcher's stands in a configuration.
+fn key_by_time(key: &str) -> String {
+    match key {
         "role" | "rate" | "bits" => format!("sources.{key}"),
         key => format!("build.time.{key}"),
-    };
-    ConfigError { key, expected, got }
+    }
 }
 
 /// Sources that a message names.

@@ -273,6 +273,31 @@ fn offsets_are_measured_and_suggested() {
 }
 
 #[test]
+fn clocks_that_drift_are_named_with_their_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), free_ports(3), 3, "");
+    let text = std::fs::read_to_string(&config).unwrap().replace("200 ns", "400 us");
+    std::fs::write(&config, text).unwrap();
+    let (child, mut lines) =
+        started(folder.path(), &["run", &config, "--measure-offsets"], "Recording");
+    // The slowest clock is that of the events: the others are 5 and 10 ppm faster.
+    let emulate = ["emulate", &config, "--events", "18000", "--rate", "1 kHz", "--drift", "5"];
+    json(folder.path(), &[&emulate[..], &["--jitter", "800 ns", "--json"]].concat(), 0);
+    interrupt(child);
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    let drift = |name: &str| {
+        let line = rest.lines().find(|line| line.trim_start().starts_with(name)).expect(&rest);
+        let (before, _) = line.split_once(" ppm")?;
+        before.split_whitespace().last()?.parse::<f64>().ok()
+    };
+    assert_eq!(drift("board-0"), None, "{rest}");
+    assert!((4.5..5.5).contains(&drift("board-1").expect(&rest)), "{rest}");
+    assert!((9.0..11.0).contains(&drift("board-2").expect(&rest)), "{rest}");
+    assert!(rest.contains("The clock of board-2 drifts fastest, by +"), "{rest}");
+}
+
+#[test]
 fn a_board_far_beyond_the_window_is_seen_and_brought_to_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_ports(3);

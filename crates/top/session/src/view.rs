@@ -300,7 +300,7 @@ pub fn loss_reasons(ledger: &Ledger) -> String {
     if missing > 0 {
         let beside = match alone {
             0 => String::new(),
-            alone => format!(" (up to {} are in rows of their own)", grouped(alone)),
+            alone => format!(" (up to {} are recorded, in rows of their own)", grouped(alone)),
         };
         reasons.push(format!("missing from events {}{beside}", grouped(missing)));
     }

@@ -1,5 +1,9 @@
 //! Settings of matching by time, in its own words; the rest stands in [`BuilderConfig`].
 
+use std::fmt::Display;
+
+use catchment_model::units::{Time, counted};
+
 use crate::{BuilderConfig, ConfigError, SourceRole};
 
 /// Which fragments an event takes.
@@ -70,6 +74,30 @@ impl ClockConfig {
     pub fn cycle_ns(&self) -> u64 {
         let cycle = (1_u128 << self.bits) * 1_000_000_000 / u128::from(self.rate_hz.max(1));
         u64::try_from(cycle).unwrap_or(u64::MAX)
+    }
+
+    fn check(&self, role: SourceRole, timeout_ns: u64) -> Result<(), ConfigError> {
+        let &Self { rate_hz, bits, offset_ns, reorder_ns, lag_ns } = self;
+        if !(1..=RATE_HZ_MAX).contains(&rate_hz) {
+            return wrong("rate", "1 Hz to 1 THz", format_args!("{rate_hz} Hz"));
+        }
+        if !(16..=64).contains(&bits) {
+            return wrong("bits", "16 to 64", bits);
+        }
+        if offset_ns.unsigned_abs() > OFFSET_NS_MAX {
+            return wrong("time_offset", "at most a day", Time(offset_ns.unsigned_abs()));
+        }
+        if reorder_ns > timeout_ns / 4 {
+            return wrong("reorder", "at most a quarter of the time-out", Time(reorder_ns));
+        }
+        if role == SourceRole::Sparse && lag_ns > timeout_ns {
+            return wrong("lag", "at most the time-out", Time(lag_ns));
+        }
+        if self.cycle_ns() / CYCLE_TIMEOUTS < timeout_ns {
+            let expected = "a time that wraps after four time-outs or more";
+            return wrong("time", expected, Time(self.cycle_ns()));
+        }
+        Ok(())
     }
 }
 
@@ -146,78 +174,62 @@ impl TimeConfig {
     /// # Errors
     /// The first setting that cannot be.
     pub fn check(&self, config: &BuilderConfig) -> Result<(), ConfigError> {
-        let wrong = |key, expected, got| Err(ConfigError::Time { key, expected, got });
         let timeout_ns = config.timeout_ns;
         if !(1..=WINDOW_NS_MAX).contains(&self.window_ns) {
-            return wrong("window", "1 ns to 1 s", self.window_ns);
+            return wrong("window", "1 ns to 1 s", Time(self.window_ns));
         }
         if !(self.window_ns..=SPAN_NS_MAX).contains(&self.span_ns_max) {
-            return wrong("span_max", "a window to 16 s, in ns", self.span_ns_max);
+            return wrong("span_max", "a window to 16 s", Time(self.span_ns_max));
         }
         if self.before_ns > WINDOW_NS_MAX {
-            return wrong("before", "at most 1 s, in ns", self.before_ns);
+            return wrong("before", "at most 1 s", Time(self.before_ns));
         }
         let enabled = |&index: &usize| config.sources[index].is_enabled();
-        let openers = u64::from(self.opener_count(&config.sources));
+        let openers = self.opener_count(&config.sources);
         let is_sparse = |&index: &usize| Self::is_sparse(config, index);
         if (0..config.sources.len()).filter(enabled).all(|index| is_sparse(&index)) {
-            return wrong("role", "a source that is neither sparse nor disabled", 0);
+            return wrong("role", "a source that is neither sparse nor disabled", "none");
         }
         if openers == 0 {
-            return wrong("openers", "at least one source that is not disabled", 0);
+            return wrong("openers", "at least one source that is not disabled", "none");
         }
         if self.reference.is_some_and(|one| openers > 1 || !self.opens(one) || !enabled(&one)) {
-            return wrong("openers", "the source alone that names groups", openers);
+            let got = counted(openers.into(), "source");
+            return wrong("openers", "the source alone that names groups", got);
         }
-        if !(1..=openers).contains(&self.coincidence.into()) {
-            let expected = "as many sources as may open an event, or less, and at least one";
-            return wrong("coincidence", expected, self.coincidence.into());
+        if !(1..=openers).contains(&self.coincidence) {
+            let expected = format!("1 to {openers}, as many sources as may open an event");
+            return wrong("coincidence", expected, self.coincidence);
         }
         if !(1..=FRAGMENTS_MAX).contains(&self.fragments_max) {
-            return wrong("fragments_max", "1 to 65535", self.fragments_max.into());
+            return wrong("fragments_max", "1 to 65535", self.fragments_max);
         }
         if !(1..=LONG_NS_MAX).contains(&self.skew_ns) {
-            return wrong("skew", "1 ns to 1 h", self.skew_ns);
+            return wrong("skew", "1 ns to 1 h", Time(self.skew_ns));
         }
         if !(1..=LONG_NS_MAX).contains(&self.jump_ns) {
-            return wrong("jump", "1 ns to 1 h", self.jump_ns);
+            return wrong("jump", "1 ns to 1 h", Time(self.jump_ns));
         }
         if !(1..=ROWS_MAX).contains(&self.rows_max) {
             return wrong("rows_max", "1 to 16777216", self.rows_max);
         }
         if self.clocks.len() != config.sources.len() {
-            return wrong("clocks", "one of each source", self.clocks.len() as u64);
+            return wrong("clocks", "one of each source", self.clocks.len());
         }
         let clocks = self.clocks.iter().zip(&config.sources);
-        for (clock, role) in clocks.filter(|(_, role)| role.is_enabled()) {
-            let &ClockConfig { rate_hz, bits, offset_ns, reorder_ns, lag_ns } = clock;
-            if !(1..=RATE_HZ_MAX).contains(&rate_hz) {
-                return wrong("rate", "1 Hz to 1 THz", rate_hz);
-            }
-            if !(16..=64).contains(&bits) {
-                return wrong("bits", "16 to 64", bits.into());
-            }
-            if offset_ns.unsigned_abs() > OFFSET_NS_MAX {
-                return wrong("time_offset", "at most a day, in ns", offset_ns.unsigned_abs());
-            }
-            if reorder_ns > timeout_ns / 4 {
-                return wrong("reorder", "at most a quarter of the time-out, in ns", reorder_ns);
-            }
-            if *role == SourceRole::Sparse && lag_ns > timeout_ns {
-                return wrong("lag", "at most the time-out, in ns", lag_ns);
-            }
-            if clock.cycle_ns() / CYCLE_TIMEOUTS < timeout_ns {
-                let expected = "a time that wraps after four time-outs or more, in ns";
-                return wrong("time", expected, clock.cycle_ns());
-            }
-        }
-        Ok(())
+        let mut clocks = clocks.filter(|(_, role)| role.is_enabled());
+        clocks.try_for_each(|(clock, role)| clock.check(*role, timeout_ns))
     }
 
     /// Whether a source is awaited though it is silent.
     pub(crate) fn is_sparse(config: &BuilderConfig, source: usize) -> bool {
         config.sources[source] == SourceRole::Sparse
     }
+}
+
+/// A setting that cannot be, and its value with its unit.
+fn wrong(key: &'static str, expected: impl Display, got: impl Display) -> Result<(), ConfigError> {
+    Err(ConfigError::Time { key, expected: expected.to_string(), got: got.to_string() })
 }
 
 const SPAN_WINDOWS: u64 = 16;

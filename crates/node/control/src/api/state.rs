@@ -474,6 +474,9 @@ pub struct OffsetsState {
     pub beyond: Vec<BeyondBin>,
     /// How far it is from most events, if that is beyond their window.
     pub beyond_ns: Option<i64>,
+    /// How much faster its clock is than the events' time, in ppm, as last measured over 10 s or
+    /// more; null where that is not known, or within what jitter lets expect.
+    pub drift_ppm: Option<f64>,
 }
 
 /// All devices, flat, parents before children.

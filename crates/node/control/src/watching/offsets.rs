@@ -46,13 +46,19 @@ const PERIOD_NS: u64 = 5_000_000_000;
 const COUNT_MIN: u64 = 1_000;
 
 /// What is shown of each source that has been in an event, or near one; of none if `all` is empty.
-pub(super) fn offsets(all: &[Offsets], sources: &[Source]) -> Vec<Option<OffsetsState>> {
+pub(super) fn offsets(
+    all: &[Offsets],
+    drifts_ppm: &[Option<f64>],
+    sources: &[Source],
+) -> Vec<Option<OffsetsState>> {
     let suggested = Offsets::suggest(all);
     let changes = suggested.changes_ns.iter().zip(&suggested.beyond_ns).zip(sources);
-    let shown = all.iter().zip(changes).map(|(one, ((change_ns, beyond_ns), source))| {
+    let all = all.iter().enumerate().zip(changes);
+    let shown = all.map(|((index, one), ((change_ns, beyond_ns), source))| {
+        let drift_ppm = drifts_ppm.get(index).copied().flatten();
         let suggested_ns = change_ns.map(|change| source.time_offset_ns.saturating_add(change));
         let (window_ns, beyond_ns) = (suggested.window_ns, *beyond_ns);
-        Some(OffsetsState { suggested_ns, window_ns, beyond_ns, ..histogram(one)? })
+        Some(OffsetsState { suggested_ns, window_ns, beyond_ns, drift_ppm, ..histogram(one)? })
     });
     shown.collect()
 }
@@ -124,7 +130,7 @@ mod tests {
             measured(&flat),
             measured(&[]),
         ];
-        let shown = offsets(&all, &sources);
+        let shown = offsets(&all, &[None, Some(0.3)], &sources);
         let suggested = |index: usize| shown[index].as_ref().map(|one| one.suggested_ns);
         // The second is 490 ns behind the first, beside what is configured.
         let expected = [Some(Some(0)), Some(Some(-560)), Some(None), None];
@@ -133,7 +139,8 @@ mod tests {
         let all_one = [Some(Some(30)), Some(Some(30)), Some(Some(30)), None];
         assert_eq!([0, 1, 2, 3].map(window), all_one);
         let second = shown[1].as_ref().unwrap();
+        assert_eq!(second.drift_ppm, Some(0.3));
         assert_eq!((second.first_ns, &*second.bins), (500, &[500, 0, 500][..]));
-        assert!(offsets(&[], &sources).is_empty());
+        assert!(offsets(&[], &[], &sources).is_empty());
     }
 }

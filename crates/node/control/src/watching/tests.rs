@@ -62,6 +62,7 @@ impl Rig {
             links: Vec::new(),
             progress: Vec::new(),
             offsets: Vec::new(),
+            drifts_ppm: Vec::new(),
             strangers: BTreeMap::new(),
             fills: Vec::new(),
             threads: Vec::new(),
@@ -541,10 +542,10 @@ fn a_source_out_of_step_is_shown_and_named() {
             0 => assert!(alarm("source_out_of_step").is_none()),
             9 => {
                 let text =
-                    "a is out of step: its numbers are not the others', its data are in no event";
+                    "a is out of step: its numbers or clock do not fit, its data are in no event";
                 assert_eq!(alarm("source_out_of_step").map(|alarm| &*alarm.text), Some(text));
                 assert!(alarm("source_flooding").is_some());
-                let text = "recording with loss: a out of step: its numbers are not the others'; \
+                let text = "recording with loss: a out of step: its numbers or clock do not fit; \
                             what it sends is in no event";
                 assert_eq!(rig.verdict, text);
             }

@@ -5,6 +5,7 @@ use catchment_builder::Offsets;
 use catchment_config::High;
 use catchment_console::{Out, Table};
 use catchment_model::units::{Time, grouped};
+use catchment_recorder::{Snapshot, SourceConfig};
 use catchment_session::Recording;
 use serde::Serialize;
 
@@ -28,6 +29,9 @@ struct Source {
     high_ns: Option<i64>,
     /// How far it is from most events, if that is beyond their window.
     beyond_ns: Option<i64>,
+    /// How much faster its clock is than the events' time; none where that is not known, or within
+    /// what jitter lets expect.
+    drift_ppm: Option<f64>,
     /// As configured.
     time_offset_ns: i64,
     /// The one to be configured; none if the source's times do not agree with the others'.
@@ -36,14 +40,14 @@ struct Source {
 
 impl Measured {
     pub(super) fn of(recording: &Recording, high: &High) -> Self {
-        let all = &recording.summary.last.offsets;
+        let Snapshot { offsets: all, drifts_ppm, .. } = &recording.summary.last;
         let suggested = Offsets::suggest(all);
         let suggestions = suggested.changes_ns.iter().zip(&suggested.beyond_ns);
-        let sources = all.iter().zip(suggestions).zip(&high.recorder.sources);
-        type Suggestion<'a> = (&'a Option<i64>, &'a Option<i64>);
-        let source = |((offsets, of_it), source): ((&Offsets, Suggestion<'_>), _)| {
-            let (change_ns, beyond_ns) = of_it;
-            let source: &catchment_recorder::SourceConfig = source;
+        let drifts = drifts_ppm.iter().copied().chain(std::iter::repeat(None));
+        let sources = all.iter().zip(drifts).zip(suggestions).zip(&high.recorder.sources);
+        let source = |((measured, suggestion), source): ((_, _), &SourceConfig)| {
+            let (offsets, drift_ppm): (&Offsets, Option<f64>) = measured;
+            let (change_ns, beyond_ns): (&Option<i64>, &Option<i64>) = suggestion;
             let (low_ns, high_ns) = offsets.range_ns(1).unzip();
             let time_offset_ns = source.clock.offset_ns;
             Source {
@@ -53,6 +57,7 @@ impl Measured {
                 low_ns,
                 high_ns,
                 beyond_ns: *beyond_ns,
+                drift_ppm,
                 time_offset_ns,
                 suggested_ns: change_ns.map(|change_ns| time_offset_ns.saturating_add(change_ns)),
             }
@@ -67,6 +72,7 @@ impl Measured {
             "mean",
             "99.9 % within",
             "beyond the window",
+            "drift",
             "suggested time_offset",
         ]);
         let ns = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{ns} ns"));
@@ -85,6 +91,7 @@ impl Measured {
                 ns(source.mean_ns),
                 within,
                 ns(source.beyond_ns),
+                source.drift_ppm.map_or("-".to_owned(), ppm),
                 suggested,
             ]);
         }
@@ -94,6 +101,29 @@ impl Measured {
             Some(ns) => out.say(format_args!("Suggested build.time.window: {}.", Time(ns)))?,
             None => out.say("No window is suggested: the times of no source agree.")?,
         }
+        self.say_drift(out)
+    }
+
+    /// Which clock drifts fastest, and what that means.
+    fn say_drift(&self, out: &mut Out) -> anyhow::Result<()> {
+        let drifts = self.sources.iter().filter_map(|one| Some((&one.name, one.drift_ppm?)));
+        let fastest = drifts.max_by(|(_, one), (_, other)| one.abs().total_cmp(&other.abs()));
+        let Some((name, drift_ppm)) = fastest else { return Ok(()) };
+        let drift = ppm(drift_ppm);
+        // Of a microsecond.
+        let milliseconds = 1e3 / drift_ppm.abs();
+        let step = if milliseconds < 10_000.0 { 1.0 } else { 1e3 };
+        let after = Time((milliseconds / step).round() as u64 * step as u64 * 1_000_000);
+        out.say(format_args!(
+            "The clock of {name} drifts fastest, by {drift}: it is out of a window of 1 us after \
+             {after}. Drift is not followed."
+        ))?;
         Ok(())
     }
+}
+
+/// With three digits, down to 0.0001 ppm.
+fn ppm(drift_ppm: f64) -> String {
+    let digits = (2.0 - drift_ppm.abs().log10().floor()).clamp(0.0, 4.0) as usize;
+    format!("{drift_ppm:+.digits$} ppm")
 }

@@ -20,6 +20,7 @@ pub(crate) fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
         links: Vec::new(),
         progress: Vec::new(),
         offsets: Vec::new(),
+        drifts_ppm: Vec::new(),
         strangers: Default::default(),
         fills: vec![fill],
         threads: Vec::new(),
@@ -112,12 +113,12 @@ fn only_gaps_in_the_numbers_of_packets_are_the_networks() {
     ledger.sources[0][Entry::FragmentsUnmatched] = 900;
     // What is beside the events of another source is none of it.
     ledger.sources[1][Entry::FragmentsUnmatched] = 5_000;
-    let words = "missing from events 901 (up to 900 are in rows of their own)";
+    let words = "missing from events 901 (up to 900 are recorded, in rows of their own)";
     assert_eq!(loss_reasons(&ledger), words);
     ledger.sources[2][Entry::FragmentsMissing] = 30;
     ledger.sources[2][Entry::PacketsMissing] = 3;
-    let words = "packets lost on the network 3, missing from events 931 (up to 900 are in rows of \
-                 their own)";
+    let words = "packets lost on the network 3, missing from events 931 (up to 900 are recorded, \
+                 in rows of their own)";
     assert_eq!(loss_reasons(&ledger), words);
 }
 
