@@ -338,7 +338,7 @@ impl Log {
             _ => ingest.store(account, chunk, bytes, destination.align as usize),
         };
         let Some(offset) = stored else { return HELD };
-        let flags = flags | sender_flags(record.flags);
+        let flags = flags | sender_flags(record.flags, record.tag);
         let fragment = Fragment::new(destination.source, key, offset, record.bytes);
         self.name(ingest, record.groups);
         self.describe(ingest, account, Fragment { tag: record.tag, flags, ..fragment });
@@ -464,7 +464,7 @@ impl Log {
                 let offset = ingest.pool().publish(space);
                 // At most 1,920 MiB.
                 let bytes = part.fragment_bytes as u32;
-                let flags = sender_flags(part.flags);
+                let flags = sender_flags(part.flags, part.tag);
                 let fragment = Fragment::new(destination.source, key, offset, bytes);
                 self.name(ingest, part.groups);
                 let fragment = Fragment { tag: part.tag, flags, ..fragment };
@@ -683,8 +683,10 @@ pub(crate) fn store_long(ingest: &mut Ingest, account: usize, bytes: &[u8]) -> O
     Some(ingest.pool().link(&mut chunks))
 }
 
-/// The flags of a descriptor: an item is taken once.
-fn sender_flags(flags: u8) -> u8 {
-    let error = flags & PartFlags::SENDER_ERROR != 0;
-    FragmentFlags::SENT_ONCE | if error { FragmentFlags::SENDER_ERROR } else { 0 }
+/// The flags of a descriptor: an item is taken once, and tag 0 is none.
+fn sender_flags(flags: u8, tag: u8) -> u8 {
+    let error = u8::from(flags & PartFlags::SENDER_ERROR != 0);
+    let untagged = u8::from(tag == 0);
+    let flags = FragmentFlags::SENDER_ERROR * error | FragmentFlags::UNTAGGED * untagged;
+    FragmentFlags::SENT_ONCE | flags
 }

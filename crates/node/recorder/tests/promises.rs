@@ -230,3 +230,23 @@ fn events_that_wait_no_more_for_a_source_behind_others_of_its_connection_are_cou
     assert!(second.fragments_skew > 0 && second.waits == 0, "{second:?}");
     assert!(second.fragments_skew <= run.count(Entry::FragmentsMissing));
 }
+
+#[test]
+fn a_fragment_with_tag_0_is_compared_with_no_other_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [("trigger", SourceRole::Required), ("camera", SourceRole::Required)];
+    let recorder = Recorder::start(config(folder.path(), &sources)).unwrap();
+    let mut trigger = connect(&recorder, "trigger", &[""]);
+    let mut camera = connect(&recorder, "camera", &[""]);
+    send(&mut trigger, 0, 0, 0..20);
+    let bytes = vec![9; 1 << 16];
+    let items: Vec<(u64, &[u8])> = (0..20).map(|key| (key, &bytes[..2])).collect();
+    camera.send_tagged((0, 0), 0, &items[..10]);
+    // One that is taken as its bytes come.
+    camera.send_tagged((0, 10), 0, &[(10, &bytes)]);
+    camera.send_tagged((0, 11), 2, &items[11..]);
+    until(&mut [&mut trigger, &mut camera], |one| one.durable(0) == 20);
+    let ledger = recorder.stop().unwrap().last.ledger;
+    let bad = |source: usize| ledger.sources[source][Entry::FragmentsBadTag];
+    assert_eq!([bad(0), bad(1)], [9, 9]);
+}

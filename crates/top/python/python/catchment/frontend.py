@@ -141,6 +141,7 @@ class SourceLink:
     ) -> None:
         """Append a fragment, and wait while there is no room for it.
 
+        `tag` is the trigger's type, common to all fragments of the event that have one, or 0.
         Raise ValueError for a key that does not rise or a fragment that is too long, and
         FrontendError if the front-end has ended.
         """
