@@ -306,8 +306,10 @@ class Frontend(_Sender):
     def close(self, timeout: float = 10.0) -> int:
         """Wait until everything is durable, at most `timeout` seconds, and end.
 
+        Then wait until a call of `on_command` that runs has returned, however long that takes.
         Return how many fragments, marks and abandoned fragments are not confirmed: those that are
-        not durable, and those that a run has ended without. Issue a RuntimeWarning if fragments
+        not durable, and those that a run has ended without. Raise RuntimeError, and do nothing, if
+        `on_command` itself calls this. Issue a RuntimeWarning if fragments
         that `try_send` had no room for were neither sent again nor abandoned.
         """
         count = super().close(timeout)
