@@ -85,7 +85,7 @@ struct catchment_source {
 struct catchment_fragment {
     uint64_t key;
     uint64_t groups; /* of a reference source: the groups that took part in the event */
-    uint8_t tag;     /* common to all fragments of the event: a trigger's type */
+    uint8_t tag;     /* a trigger's type, common to all of the event that have one; 0: none */
     uint8_t flags;   /* CATCHMENT_BROKEN, CATCHMENT_BIG_ENDIAN */
 };
 

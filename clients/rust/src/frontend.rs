@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use catchment_sender::{
@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::address::Address;
 use crate::builder::Callbacks;
+use crate::service::Threads;
 use crate::sockets::Waker;
 use crate::{Error, service};
 
@@ -27,7 +28,7 @@ pub struct Frontend {
     shared: Arc<Shared>,
     sources: Vec<SourceHandle>,
     reports: Reports,
-    thread: Option<JoinHandle<()>>,
+    threads: Option<Threads>,
 }
 
 /// One source of a front-end. Any thread may use it; keys rise over all threads.
@@ -144,9 +145,9 @@ impl Frontend {
             .map(|source| SourceHandle { source, shared: Arc::clone(&shared) })
             .collect();
         let (url, reports) = (address.url.clone(), session.reports().clone());
-        let thread = service::start(session, address, sends_token, callbacks, Arc::clone(&shared))
+        let threads = service::start(session, address, sends_token, callbacks, Arc::clone(&shared))
             .map_err(system("a thread"))?;
-        let frontend = Self { shared, sources, reports, thread: Some(thread) };
+        let frontend = Self { shared, sources, reports, threads: Some(threads) };
         if !wait.is_zero() {
             frontend.wait_until_open(&url, Instant::now() + wait)?;
         }
@@ -244,19 +245,17 @@ impl Frontend {
         }
     }
 
-    /// Waits until everything is confirmed, at most for so long, and ends the session. Nothing can
-    /// be sent meanwhile.
+    /// Waits until everything is confirmed, at most for so long, ends the session, and waits until
+    /// a callback that runs has returned, however long that takes, unless it is called by that.
+    /// Nothing can be sent meanwhile.
+    ///
+    /// A front-end that is dropped instead ends at once, and does not wait for a callback.
     pub fn close(mut self, timeout: Duration) -> Closed {
-        self.end(timeout)
-    }
-
-    fn end(&mut self, timeout: Duration) -> Closed {
-        if let Some(thread) = self.thread.take() {
-            *self.shared.deadline.lock() = Some(Instant::now() + timeout);
-            self.shared.is_asleep.store(false, Ordering::Relaxed);
-            self.shared.waker.wake();
-            // It ends by a panic only if it is broken, which its message has said.
-            let _ended = thread.join();
+        let calls = self.end(timeout);
+        let is_other = |thread: &JoinHandle<()>| thread.thread().id() != thread::current().id();
+        if let Some(calls) = calls.filter(is_other) {
+            // The panics of callbacks are caught.
+            let _ended = calls.join();
         }
         let mut closed = Closed::default();
         for source in &self.sources {
@@ -265,11 +264,23 @@ impl Frontend {
         }
         closed
     }
+
+    /// Ends the session. Returns the thread of the callbacks, which ends when the one that runs
+    /// has returned.
+    fn end(&mut self, timeout: Duration) -> Option<JoinHandle<()>> {
+        let Threads { service, calls } = self.threads.take()?;
+        *self.shared.deadline.lock() = Some(Instant::now() + timeout);
+        self.shared.is_asleep.store(false, Ordering::Relaxed);
+        self.shared.waker.wake();
+        // It ends by a panic only if it is broken, which its message has said.
+        let _ended = service.join();
+        calls
+    }
 }
 
 impl Drop for Frontend {
     fn drop(&mut self) {
-        let _closed = self.end(Duration::ZERO);
+        drop(self.end(Duration::ZERO));
     }
 }
 

@@ -24,15 +24,24 @@ use crate::builder::Callbacks;
 use crate::frontend::Shared;
 use crate::sockets::{Socket, interest, wait};
 
-/// Starts the thread.
+/// The threads of a front-end.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    pub(crate) service: JoinHandle<()>,
+    /// That of its callbacks, if it has any. It ends behind the other one.
+    pub(crate) calls: Option<JoinHandle<()>>,
+}
+
+/// Starts the threads.
 pub(crate) fn start(
     session: SenderSession,
     address: Address,
     sends_token: bool,
     callbacks: Option<Callbacks>,
     shared: Arc<Shared>,
-) -> io::Result<JoinHandle<()>> {
+) -> io::Result<Threads> {
     let calls = callbacks.map(|callbacks| Calls::start(callbacks, &shared)).transpose()?;
+    let (calls, calls_thread) = calls.unzip();
     let data = (0..session.data_connections()).map(|_| None).collect();
     let service = Service {
         session,
@@ -47,7 +56,8 @@ pub(crate) fn start(
         buffer: vec![0; READ_BYTES].into_boxed_slice(),
         descriptors: Vec::new(),
     };
-    Builder::new().name("catchment-link".to_owned()).spawn(move || service.run())
+    let service = Builder::new().name("catchment-link".to_owned()).spawn(move || service.run())?;
+    Ok(Threads { service, calls: calls_thread })
 }
 
 struct Service {
@@ -283,12 +293,12 @@ struct Calls {
 type CallAnswer = (u64, Result<(), String>);
 
 impl Calls {
-    fn start(mut callbacks: Callbacks, shared: &Arc<Shared>) -> io::Result<Self> {
+    fn start(mut callbacks: Callbacks, shared: &Arc<Shared>) -> io::Result<(Self, JoinHandle<()>)> {
         let (commands, receiver) = sync_channel::<RunCommand>(1);
         let is_at_work = false;
         let answer = Arc::new(Mutex::new(None));
         let (shared, given) = (Arc::clone(shared), Arc::clone(&answer));
-        Builder::new().name("catchment-calls".to_owned()).spawn(move || {
+        let thread = Builder::new().name("catchment-calls".to_owned()).spawn(move || {
             while let Ok(command) = receiver.recv() {
                 let called = catch_unwind(AssertUnwindSafe(|| callbacks(&command)));
                 let panicked = |panic: Box<dyn Any + Send>| {
@@ -301,7 +311,7 @@ impl Calls {
                 shared.waker.wake();
             }
         })?;
-        Ok(Self { commands, answer, is_at_work })
+        Ok((Self { commands, answer, is_at_work }, thread))
     }
 
     /// Has a command done, unless the one before still is.

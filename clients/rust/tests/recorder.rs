@@ -1,5 +1,6 @@
 //! The client against the recorder for tests, over real sockets.
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use catchment_fixtures::Random;
@@ -246,6 +247,41 @@ fn the_recorder_is_told_of_skew_buffer_and_pauses() {
     assert!(frontend.close(LONG).is_confirmed());
     let refused = builder().skew((1 << 30) + 1).connect().expect_err("it is too much");
     assert_eq!(refused.to_string(), "skew is at most 1 GiB, got 1073741825 bytes");
+}
+
+#[test]
+fn close_waits_for_a_callback_that_runs() {
+    let recorder = Recorder::start().expect("a port");
+    let ((called, is_called), (closed, is_closed)) = (channel(), channel());
+    let (returns, returned) = channel();
+    let builder = Frontend::builder(&recorder.url(), "camera").callbacks(Box::new(move |_| {
+        called.send(()).expect("the test waits");
+        // A close that does not wait for this is over long before.
+        let was_early = is_closed.recv_timeout(Duration::from_millis(500)).is_ok();
+        returns.send(was_early).expect("the test waits");
+        Ok(())
+    }));
+    let frontend = builder.connect().expect("it is admitted");
+    recorder.with(|it| it.command(CommandKind::PREPARE.0, 42, &[]));
+    is_called.recv().expect("it is called");
+    assert!(frontend.close(LONG).is_confirmed());
+    let _is_over = closed.send(());
+    assert_eq!(returned.recv(), Ok(false));
+}
+
+#[test]
+fn a_callback_that_closes_its_front_end_does_not_wait_for_itself() {
+    let recorder = Recorder::start().expect("a port");
+    let (gives, given) = channel::<Frontend>();
+    let (ends, ended) = channel();
+    let builder = Frontend::builder(&recorder.url(), "camera").callbacks(Box::new(move |_| {
+        let frontend = given.recv().expect("the test gives it");
+        ends.send(frontend.close(LONG)).expect("the test waits");
+        Ok(())
+    }));
+    gives.send(builder.connect().expect("it is admitted")).expect("it is waited for");
+    recorder.with(|it| it.command(CommandKind::PREPARE.0, 42, &[]));
+    assert_eq!(ended.recv(), Ok(Closed::default()));
 }
 
 /// All else of commands is in clients/c/tests/test_c_commands.py, for all clients.

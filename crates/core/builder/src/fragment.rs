@@ -148,7 +148,8 @@ impl FragmentFlags {
     pub const CONTINUES: u8 = 16;
     /// It is a [`NoteKind`], which never reaches the builder.
     pub const NOTE: u8 = 32;
-    /// Its protocol has no trigger tags: it is compared with those of no other fragment.
+    /// It has no trigger tag, as by its protocol or its sender's word: it is compared with no other
+    /// fragment.
     pub const UNTAGGED: u8 = 64;
 }
 

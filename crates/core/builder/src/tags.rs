@@ -5,7 +5,7 @@
 //! no tag has a majority, as between two sources, nothing tells which is right: then all of the
 //! event's fragments count as bad.
 //!
-//! A fragment whose protocol has no tags takes no part.
+//! A fragment without a tag takes no part.
 //!
 //! Decided when the event is cut, since only then are all its fragments there. A cut without such
 //! events costs a look at each row's flags; one with them two more passes over its fragments.

@@ -29,7 +29,7 @@ pub struct Fragment<'a> {
     pub key: u64,
     /// What is recorded.
     pub bytes: &'a [u8],
-    /// Common to all fragments of the event: a trigger's type.
+    /// Common to all fragments of the event that have one: a trigger's type; 0: it has none.
     pub tag: u8,
     /// The bits of [`PartFlags`](catchment_wire::PartFlags).
     pub flags: u8,

@@ -11,6 +11,7 @@
 //!       │                 │  └──── acknowledge ────────────┘          │
 //!       │                 └──────────────────────────────────────────┴───────┘
 //! ```
+//! A latched alarm whose cause was undone is *withdrawn*: it is cleared without acknowledgement.
 //!
 //! There is one alarm for a rule and a group of the things that it looks at, however many of them
 //! are wrong; *wrong* and *well* are decided for each thing. Things that become wrong within
@@ -178,6 +179,16 @@ impl Alarms {
         Ok(standing.acknowledge(self.now_ns, held_ns, cut(who), comment.map(cut)))
     }
 
+    /// The cause of a rule's alarms was undone: one that is latched is cleared, though nobody has
+    /// seen it.
+    pub fn withdraw(&mut self, rule: &str) {
+        for Standing { alarm, .. } in self.alarms.iter_mut().filter(|one| one.alarm.name == rule) {
+            if alarm.state == AlarmState::Latched {
+                alarm.state = AlarmState::Cleared;
+            }
+        }
+    }
+
     /// Somebody has seen all alarms that nobody has acknowledged, or those of them that are named.
     pub fn acknowledge_all(
         &mut self,
@@ -290,4 +301,31 @@ impl Alarms {
 fn held_ns(rules: &[Followed], name: &str) -> u64 {
     let rule = rules.iter().find(|one| one.rule.name == name);
     rule.map_or(0, |one| one.rule.acknowledged_for_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Quantity;
+    use crate::rule::Condition;
+
+    #[test]
+    fn an_alarm_whose_cause_was_undone_waits_for_nobody() {
+        let condition = Condition::Above { threshold: 10.0, clear_at: 8.0 };
+        let quantity = Quantity::new("x").unwrap();
+        let rule = Rule { latch: true, ..Rule::new("hot", quantity, condition) };
+        let mut alarms = Alarms::new(vec![rule]).unwrap();
+        let look = |alarms: &mut Alarms, second: u64, value: f64, withdrawn: &str| {
+            let mut readings = ReadingTable::default();
+            readings.set("x", value);
+            alarms.observe(second * 1_000_000_000, true, &readings);
+            alarms.withdraw(withdrawn);
+            let alarm = &alarms.alarms[0].alarm;
+            (alarm.state, alarm.ended_ns)
+        };
+        assert_eq!(look(&mut alarms, 1, 20.0, "hot"), (AlarmState::Active, None), "it is wrong");
+        let ended_ns = Some(2_000_000_000);
+        assert_eq!(look(&mut alarms, 2, 0.0, "cold"), (AlarmState::Latched, ended_ns));
+        assert_eq!(look(&mut alarms, 3, 0.0, "hot"), (AlarmState::Cleared, ended_ns));
+    }
 }

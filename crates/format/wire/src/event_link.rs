@@ -151,7 +151,7 @@ fields! {
         0 key: u64,
         /// Its bytes.
         8 bytes: u32,
-        /// Common to all fragments of the event: a trigger's type.
+        /// Common to all fragments of the event that have one: a trigger's type; 0: it has none.
         12 tag: u8,
         /// The bits of [`PartFlags`](crate::PartFlags).
         13 flags: u8,

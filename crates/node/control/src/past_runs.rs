@@ -65,7 +65,8 @@ fn note_interrupted(shared: &NodeShared) {
     let Some(runs) = find(shared, &search) else { return };
     let Some((row, folder)) = runs.first() else { return };
     if row.state == RunState::Interrupted {
-        shared.interrupted.store(row.number, Relaxed);
+        // The run may have been resumed since the catalogue was read.
+        let _resumed = shared.interrupted.compare_exchange(0, row.number, Relaxed, Relaxed);
         tracing::warn!(run = row.number, folder = %folder.display(),
             "the run was interrupted: its program ended before it did");
     }

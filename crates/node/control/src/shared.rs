@@ -106,7 +106,7 @@ pub(crate) struct NodeShared {
     pub(crate) served: Vec<PathBuf>,
     pub(crate) sending: Sending,
     /// The last run before this program began, if it was interrupted; 0: it was not, or that is not
-    /// known yet.
+    /// known yet; or [`GOES_ON`].
     pub(crate) interrupted: AtomicU64,
     /// What was read from spills to be forwarded.
     pub(crate) forwarded_bytes: Arc<AtomicU64>,
@@ -116,6 +116,9 @@ pub(crate) struct NodeShared {
     pub(crate) configuration: Mutex<(Option<u64>, String)>,
     pub(crate) view: RwLock<Arc<View>>,
 }
+
+/// The interrupted run is being recorded again.
+pub(crate) const GOES_ON: u64 = u64::MAX;
 
 /// The shared state as handlers use it.
 pub(crate) type Shared = axum::extract::State<Arc<NodeShared>>;

@@ -64,8 +64,10 @@ pub(crate) struct Log {
     /// The groups in whose events its source is expected; 0: in all. None of a sparse source.
     pub(crate) expected_in: Option<u64>,
     keys: Keys,
-    /// Whether it has said that it is idle since its last fragment.
+    /// Whether the builder knows that it is idle since its last fragment.
     is_idle: bool,
+    /// While its sender sends nothing in a pause, so that it is idle: whether it says so itself.
+    at_rest: Option<bool>,
     /// The fragment of which bytes have come.
     open: Option<Open>,
     /// When the build agent was told last that the source goes on.
@@ -126,6 +128,7 @@ impl Log {
             expected_in: None,
             keys: Keys::new(kind, bits),
             is_idle: false,
+            at_rest: None,
             open: None,
             told_ns: 0,
             had_said: (0, None),
@@ -335,7 +338,7 @@ impl Log {
             _ => ingest.store(account, chunk, bytes, destination.align as usize),
         };
         let Some(offset) = stored else { return HELD };
-        let flags = flags | sender_flags(record.flags);
+        let flags = flags | sender_flags(record.flags, record.tag);
         let fragment = Fragment::new(destination.source, key, offset, record.bytes);
         self.name(ingest, record.groups);
         self.describe(ingest, account, Fragment { tag: record.tag, flags, ..fragment });
@@ -461,7 +464,7 @@ impl Log {
                 let offset = ingest.pool().publish(space);
                 // At most 1,920 MiB.
                 let bytes = part.fragment_bytes as u32;
-                let flags = sender_flags(part.flags);
+                let flags = sender_flags(part.flags, part.tag);
                 let fragment = Fragment::new(destination.source, key, offset, bytes);
                 self.name(ingest, part.groups);
                 let fragment = Fragment { tag: part.tag, flags, ..fragment };
@@ -579,11 +582,31 @@ impl Log {
                 _ => {}
             }
         }
-        let is_idle = heartbeat.flags & Heartbeat::IDLE != 0;
+        let says_idle = heartbeat.flags & Heartbeat::IDLE != 0;
+        self.at_rest = self.at_rest.and(Some(says_idle));
+        self.set_idle(ingest, says_idle || self.at_rest.is_some());
+        Ok(())
+    }
+
+    /// Its sender begins or ends to send nothing in a pause. What was under way comes meanwhile.
+    pub(crate) fn rest(&mut self, ingest: &mut Ingest, is_at_rest: bool) {
+        match (self.at_rest, is_at_rest) {
+            (None, true) => {
+                self.at_rest = Some(self.is_idle);
+                self.set_idle(ingest, true);
+            }
+            (Some(says_idle), false) => {
+                self.at_rest = None;
+                self.set_idle(ingest, says_idle);
+            }
+            _ => {}
+        }
+    }
+
+    fn set_idle(&mut self, ingest: &mut Ingest, is_idle: bool) {
         if std::mem::replace(&mut self.is_idle, is_idle) != is_idle {
             self.say(ingest, SourceNote::Idle(is_idle));
         }
-        Ok(())
     }
 
     /// Takes the first and the last key of what is no fragment for the builder, which it promises
@@ -660,8 +683,10 @@ pub(crate) fn store_long(ingest: &mut Ingest, account: usize, bytes: &[u8]) -> O
     Some(ingest.pool().link(&mut chunks))
 }
 
-/// The flags of a descriptor: an item is taken once.
-fn sender_flags(flags: u8) -> u8 {
-    let error = flags & PartFlags::SENDER_ERROR != 0;
-    FragmentFlags::SENT_ONCE | if error { FragmentFlags::SENDER_ERROR } else { 0 }
+/// The flags of a descriptor: an item is taken once, and tag 0 is none.
+fn sender_flags(flags: u8, tag: u8) -> u8 {
+    let error = u8::from(flags & PartFlags::SENDER_ERROR != 0);
+    let untagged = u8::from(tag == 0);
+    let flags = FragmentFlags::SENDER_ERROR * error | FragmentFlags::UNTAGGED * untagged;
+    FragmentFlags::SENT_ONCE | flags
 }

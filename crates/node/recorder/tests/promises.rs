@@ -5,9 +5,10 @@ use std::path::Path;
 
 use catchment_builder::SourceRole;
 use catchment_model::Entry;
-use catchment_recorder::{LinkCounts, Recorder, RecorderConfig, SourceConfig};
+use catchment_recorder::{LinkCounts, Recorder, RecorderConfig, SourceConfig, Stage};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::event_link::Heartbeat;
+use catchment_wire::session::{AnswerKind, Hello};
 
 use crate::support;
 use crate::support::front_end::{FrontEnd, Opening, fragments};
@@ -142,6 +143,44 @@ fn a_required_source_that_is_idle_or_gone_holds_up_nothing_and_is_missed() {
 }
 
 #[test]
+fn events_wait_for_who_stops_in_a_pause_only_outside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [("trigger", SourceRole::Required), ("camera", SourceRole::Required)];
+    let recorder = Recorder::start(config(folder.path(), &sources)).unwrap();
+    let (observer, address) = (recorder.observer(), recorder.addresses()[0]);
+    let mut trigger = connect(&recorder, "trigger", &[""]);
+    let opening = Opening::of("camera", 7, &[("", 0, 0)]);
+    let flags = Hello::ANSWERS | Hello::STOPS_IN_PAUSE;
+    let mut camera = FrontEnd::connect_as(address, &opening, (flags, 0));
+    camera.attach(address);
+    let obey = |camera: &mut FrontEnd, goal: Stage, count: usize| {
+        observer.front_ends().go_to(goal);
+        for _ in 0..count {
+            let (number, _) = camera.commanded(camera.commands.len() + 1);
+            camera.answer(number, AnswerKind::Done, "");
+        }
+        camera.ping();
+    };
+    obey(&mut camera, Stage::Running, 2);
+    send(&mut trigger, 0, 0, 0..20);
+    send(&mut camera, 0, 0, 0..5);
+    until(&mut [&mut camera, &mut trigger], |one| one.durable(0) == 5);
+    obey(&mut camera, Stage::Paused, 1);
+    // What was under way comes behind its answer, and a heartbeat does not say that it is idle.
+    send(&mut camera, 0, 5, 5..10);
+    camera.promise(&[(0, 0, 10, 0)]);
+    until(&mut [&mut trigger, &mut camera], |one| one.durable(0) == 20);
+    obey(&mut camera, Stage::Running, 1);
+    send(&mut trigger, 0, 20, 20..30);
+    until(&mut [&mut trigger, &mut camera], |one| one.taken(0) == 30);
+    send(&mut camera, 0, 10, 20..30);
+    until(&mut [&mut trigger, &mut camera], |one| one.durable(0) == 30);
+    let ledger = recorder.stop().unwrap().last.ledger;
+    let counts = [Entry::FragmentsMissing, Entry::FragmentsLate, Entry::FragmentsRecorded];
+    assert_eq!(counts.map(|entry| ledger.sources[1][entry]), [10, 0, 20]);
+}
+
+#[test]
 fn numbers_that_begin_again_by_a_mark_are_other_events() {
     let folder = tempfile::tempdir().unwrap();
     let sources = [("crate/a", SourceRole::Required), ("crate/b", SourceRole::Required)];
@@ -190,4 +229,24 @@ fn events_that_wait_no_more_for_a_source_behind_others_of_its_connection_are_cou
     assert_eq!(first, LinkCounts::default());
     assert!(second.fragments_skew > 0 && second.waits == 0, "{second:?}");
     assert!(second.fragments_skew <= run.count(Entry::FragmentsMissing));
+}
+
+#[test]
+fn a_fragment_with_tag_0_is_compared_with_no_other_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [("trigger", SourceRole::Required), ("camera", SourceRole::Required)];
+    let recorder = Recorder::start(config(folder.path(), &sources)).unwrap();
+    let mut trigger = connect(&recorder, "trigger", &[""]);
+    let mut camera = connect(&recorder, "camera", &[""]);
+    send(&mut trigger, 0, 0, 0..20);
+    let bytes = vec![9; 1 << 16];
+    let items: Vec<(u64, &[u8])> = (0..20).map(|key| (key, &bytes[..2])).collect();
+    camera.send_tagged((0, 0), 0, &items[..10]);
+    // One that is taken as its bytes come.
+    camera.send_tagged((0, 10), 0, &[(10, &bytes)]);
+    camera.send_tagged((0, 11), 2, &items[11..]);
+    until(&mut [&mut trigger, &mut camera], |one| one.durable(0) == 20);
+    let ledger = recorder.stop().unwrap().last.ledger;
+    let bad = |source: usize| ledger.sources[source][Entry::FragmentsBadTag];
+    assert_eq!([bad(0), bad(1)], [9, 9]);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::detector::SentFragment;
-use crate::plan::{MS, S, SourcePlan};
+use crate::plan::{MS, S};
 use crate::recorder::Life;
 use crate::walk::{WalkedFrame, WalkedRow, u64_at};
 use crate::world::Outcome;
@@ -68,10 +68,9 @@ pub fn check_row(
 ) -> Result<(), String> {
     let sources = &outcome.plan.sources;
     let reasons = (row.flags & REASONS).count_ones();
-    // Whole sub-events have the same tag, front-ends say 0, and the protocol of parts has none.
-    let has = |is: fn(&SourcePlan) -> bool| fragments.iter().any(|one| is(&sources[one.0]));
-    let is_mixed = has(|one| one.log.is_some()) && has(|one| !one.in_parts);
-    let expected = u32::from(is_incomplete) | if is_mixed { TAG_MISMATCH } else { 0 };
+    // Whole sub-events have the same tag; front-ends say 0, which is none, as the protocol of parts
+    // has none.
+    let expected = u32::from(is_incomplete);
     if row.flags & !REASONS != expected || reasons > u32::from(is_incomplete) {
         let (key, flags) = (row.key, row.flags);
         return Err(format!("event {key}: its flags are {flags:#b}, expected {expected:#b}"));
@@ -120,4 +119,3 @@ fn latest_ns(life: &Life, arrived_ns: u64) -> u64 {
 const SLACK_NS: u64 = 100 * MS;
 /// Why an incomplete event was closed: timed out, overtaken, or the run ended.
 const REASONS: u32 = 0b10_0110;
-const TAG_MISMATCH: u32 = 1 << 3;

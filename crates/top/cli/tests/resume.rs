@@ -13,7 +13,7 @@ use catchment_model::{Entry, Ledger};
 use catchment_storage::{Run, Verdict, audit, verify};
 
 use crate::front_ends::{LONG, SOURCES, content, fragments};
-use crate::life::Node;
+use crate::life::{Node, get};
 use crate::support::{free, interrupt, json, only_run, started, stderr};
 
 /// Kills of a recorder, and keys between them.
@@ -173,6 +173,34 @@ fn a_run_that_cannot_go_on_for_now_is_kept_and_goes_on_later() {
     assert_eq!(front_end.close(LONG), Closed::default());
     assert_eq!(interrupt(again), Some(0));
     check(&Run::open(only_run(folder.path())).unwrap(), 0..500, 1);
+}
+
+#[test]
+fn the_alarm_of_an_interrupted_run_is_over_once_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = "[run]\nresume = \"1 h\"\n[control]\nstart = \"manual\"\n\
+                requests_per_second = 1000000\n";
+    let url = configure(folder.path(), "", more);
+    let text = std::fs::read_to_string(folder.path().join("node.toml")).unwrap();
+    let first = Node::start(folder.path(), &text, &[]);
+    first.ctl(&["start"]);
+    let front_end = front_end(&url, KeyKind::Number);
+    let source = &front_end.sources()[0];
+    source.send(0, &content(0, 0)).unwrap();
+    wait_while(|| source.status().durable < 2);
+    drop(first);
+    let second = Node::start(folder.path(), &text, &[]);
+    let state = || {
+        let list = get(&format!("{}/api/v1/alarms", second.url)).1;
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        let mut alarms = list["alarms"].as_array().unwrap().iter();
+        let found = alarms.find(|alarm| alarm["name"] == "run_interrupted");
+        found.map(|alarm| alarm["state"].as_str().unwrap().to_owned())
+    };
+    wait_while(|| state().is_none());
+    second.ctl(&["start"]);
+    second.until(|state| state["run"]["number"] == 1);
+    wait_while(|| state().as_deref() != Some("cleared"));
 }
 
 /// A run that was killed, and of which nothing was written for so long, when the next recorder

@@ -2,6 +2,8 @@
 //! released while bytes are copied and while a full ring is waited for.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use catchment_frontend::{
@@ -11,7 +13,7 @@ use catchment_frontend::{
 use numpy::PyReadonlyArray1;
 use parking_lot::Mutex;
 use pyo3::IntoPyObjectExt as _;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -23,6 +25,8 @@ pub(crate) struct FrontendLink {
     frontend: Mutex<Option<Frontend>>,
     sources: Vec<SourceHandle>,
     reports: Reports,
+    /// The thread of its callbacks, once that has called one.
+    calls: Arc<OnceLock<ThreadId>>,
 }
 
 /// A value of a setting.
@@ -159,12 +163,13 @@ impl FrontendLink {
         if let Some(index) = index {
             builder = builder.index(index);
         }
+        let calls = Arc::new(OnceLock::new());
         if let Some(callback) = callback {
-            builder = builder.callbacks(callbacks(callback));
+            builder = builder.callbacks(callbacks(callback, Arc::clone(&calls)));
         }
         let frontend = py.detach(|| builder.connect()).map_err(frontend_error)?;
         let (sources, reports) = (frontend.sources().to_vec(), frontend.reports().clone());
-        Ok(Self { frontend: Mutex::new(Some(frontend)), sources, reports })
+        Ok(Self { frontend: Mutex::new(Some(frontend)), sources, reports, calls })
     }
 
     /// Appends a fragment, and waits while there is no room for it.
@@ -357,10 +362,15 @@ impl FrontendLink {
         reported(self.reports.status(text))
     }
 
-    /// Waits until everything is confirmed, at most for so many seconds, and ends. Returns how many
-    /// items are not confirmed, and how many a run has ended without.
+    /// Waits until everything is confirmed, at most for so many seconds, ends, and waits until a
+    /// callback that runs has returned. Returns how many items are not confirmed, and how many a
+    /// run has ended without.
     fn close(&self, py: Python<'_>, timeout: f64) -> PyResult<(u64, u64)> {
         let timeout = seconds(timeout)?;
+        if self.calls.get() == Some(&thread::current().id()) {
+            let what = "a callback cannot close the session that calls it";
+            return Err(PyRuntimeError::new_err(what));
+        }
         let closed = py.detach(|| {
             let frontend = self.frontend.lock().take();
             frontend.map(|frontend| frontend.close(timeout))
@@ -388,8 +398,9 @@ fn number_of(pushed: Push) -> u8 {
 
 /// Calls `callback(kind, run, settings)`; an exception refuses the command, by its text, or by its
 /// type's name if it has none.
-fn callbacks(callback: Py<PyAny>) -> Callbacks {
+fn callbacks(callback: Py<PyAny>, calls: Arc<OnceLock<ThreadId>>) -> Callbacks {
     Box::new(move |command| {
+        calls.get_or_init(|| thread::current().id());
         Python::attach(|py| {
             let kind = CommandKind(command.kind).name().unwrap_or("unknown");
             let settings = command.settings.clone();

@@ -133,6 +133,36 @@ def test_what_is_wrong_is_said(recorder: frontend.TestRecorder) -> None:
             camera.send(8, np.array([object()]))
 
 
+def test_close_waits_for_a_callback_that_runs(recorder: frontend.TestRecorder) -> None:
+    called, closed = threading.Event(), threading.Event()
+    early = []
+
+    def on_command(_command: frontend.Command) -> None:
+        called.set()
+        # A close that does not wait for this is over long before.
+        early.append(closed.wait(0.5))
+
+    camera = frontend.connect(recorder.url, "camera", on_command=on_command)
+    recorder.command("prepare", 42)
+    called.wait()
+    assert camera.close(600) == 0
+    assert early == [False]
+    closed.set()
+
+
+def test_a_callback_cannot_close_its_session(recorder: frontend.TestRecorder) -> None:
+    def on_command(_command: frontend.Command) -> None:
+        camera.close()
+
+    camera = frontend.connect(recorder.url, "camera", on_command=on_command)
+    number = recorder.command("prepare", 42)
+    text = "a callback cannot close the session that calls it"
+    while (number, "Refused", text) not in recorder.answers():
+        pass
+    assert camera.status.startswith("connected")
+    assert camera.close(600) == 0
+
+
 def test_a_command_is_answered_by_the_callback(recorder: frontend.TestRecorder) -> None:
     called = threading.Event()
     commands = []

@@ -119,7 +119,7 @@ impl Window {
         slot.bytes += u64::from(fragment.bytes);
         // A fragment that was parked can have come before the one that opened the event.
         slot.first_ns = slot.first_ns.min(arrived_ns);
-        if slot.tag != fragment.tag || !slot.has_tag {
+        if slot.tag != fragment.tag || slot.has_tag != fragment.has_tag() {
             slot.compare_tag(fragment);
         }
         if fragment.is_flagged() {

@@ -8,18 +8,23 @@ use crate::actions;
 use crate::api;
 use crate::problem::Problem;
 use crate::security::guard::Who;
+use crate::shared::GOES_ON;
 use crate::watching::Meaning;
 
 impl Conductor {
     /// The run before this program, if it was interrupted, for as long as it must cause an alarm.
     pub(super) fn interrupted_run(&self, now_ns: u64) -> u64 {
         let is_new = now_ns.saturating_sub(self.shared.started_ns) < INTERRUPTED_FOR_NS;
-        if is_new { self.shared.interrupted.load(Relaxed) } else { 0 }
+        let number = self.shared.interrupted.load(Relaxed);
+        if is_new && number != GOES_ON { number } else { 0 }
     }
 
     /// Logs changes of alarms, and runs their actions.
     pub(super) fn act(&mut self, meaning: &Meaning) {
         use catchment_watch::{ChangeKind, Severity};
+        if self.shared.interrupted.load(Relaxed) == GOES_ON {
+            self.watching.alarms().withdraw("run_interrupted");
+        }
         for change in &meaning.changes {
             let (alarm, text) = (&change.alarm, &change.alarm.text);
             let name = &alarm.name;

@@ -20,6 +20,7 @@ use catchment_telemetry::utc_now;
 
 use super::{Job, Open, Recording};
 use crate::configuration::Configuration;
+use crate::shared::GOES_ON;
 
 /// How long what may pass is waited for.
 const RESUME_WITHIN: Duration = Duration::from_secs(10);
@@ -181,7 +182,7 @@ impl Recording {
         );
         let (time, kind, who) = (utc_now(), Remark::ALONE.to_owned(), String::new());
         self.shared.catalog.remark(&live, &Remark { time, kind, who, text });
-        self.shared.interrupted.store(0, Relaxed);
+        self.shared.interrupted.store(GOES_ON, Relaxed);
         let started = Some(row.started.unwrap_or(row.taken));
         Ok(Open { recorder, live, begun: false, started })
     }

@@ -71,12 +71,22 @@ pub fn preamble(connection: Connection) -> [u8; 16] {
 
 /// One message of whole fragments: keys and bytes.
 pub fn fragments(number: u32, log: u32, sequence: u64, items: &[(u64, &[u8])]) -> Vec<u8> {
+    tagged(number, (log, sequence), 1, items)
+}
+
+/// The same with that tag.
+pub fn tagged(
+    number: u32,
+    (log, sequence): (u32, u64),
+    tag: u8,
+    items: &[(u64, &[u8])],
+) -> Vec<u8> {
     let body = items.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
     let mut out = vec![0; body.len() + 64 + items.len() * 24];
     let mut message = Encoder::begin(&mut out, number, &Fragments { log, sequence });
     for &(key, bytes) in items {
         let bytes = bytes.len() as u32;
-        let record = FragmentRecord { key, bytes, tag: 1, flags: 0, groups: 0 };
+        let record = FragmentRecord { key, bytes, tag, flags: 0, groups: 0 };
         assert!(message.push_short(&record, event_link::FRAGMENT_RECORD_BYTES_MIN));
     }
     let bytes = message.finish("", &body);
@@ -211,6 +221,13 @@ impl FrontEnd {
     /// Sends whole fragments of a log.
     pub fn send(&mut self, log: u32, sequence: u64, items: &[(u64, &[u8])]) {
         let bytes = fragments(self.items, log, sequence, items);
+        self.items += 1;
+        self.send_bytes(&bytes);
+    }
+
+    /// The same with that tag.
+    pub fn send_tagged(&mut self, at: (u32, u64), tag: u8, items: &[(u64, &[u8])]) {
+        let bytes = tagged(self.items, at, tag, items);
         self.items += 1;
         self.send_bytes(&bytes);
     }

@@ -141,6 +141,7 @@ class SourceLink:
     ) -> None:
         """Append a fragment, and wait while there is no room for it.
 
+        `tag` is the trigger's type, common to all fragments of the event that have one, or 0.
         Raise ValueError for a key that does not rise or a fragment that is too long, and
         FrontendError if the front-end has ended.
         """
@@ -305,8 +306,10 @@ class Frontend(_Sender):
     def close(self, timeout: float = 10.0) -> int:
         """Wait until everything is durable, at most `timeout` seconds, and end.
 
+        Then wait until a call of `on_command` that runs has returned, however long that takes.
         Return how many fragments, marks and abandoned fragments are not confirmed: those that are
-        not durable, and those that a run has ended without. Issue a RuntimeWarning if fragments
+        not durable, and those that a run has ended without. Raise RuntimeError, and do nothing, if
+        `on_command` itself calls this. Issue a RuntimeWarning if fragments
         that `try_send` had no room for were neither sent again nor abandoned.
         """
         count = super().close(timeout)
