@@ -44,9 +44,10 @@ mod writer;
 
 pub(crate) use backlog::Backlog;
 pub(crate) use dealt::HOLD_BYTES;
-use ending::{remove_folder, removed_words};
+use ending::remove_folder;
+pub(crate) use ending::{LeftBehind, removed_words};
 use files::{FileName, bytes_beside, is_removed};
-pub(crate) use identity::{Found, Identity, LOCK_NAME, ListedFile, StreamLock};
+pub(crate) use identity::{Found, Identity, LOCK_NAME, ListedFile, LostFrames, StreamLock};
 pub(crate) use reader::outgoing;
 use reader::{SpillReader, Unread};
 use writer::SpillWriter;
@@ -97,8 +98,10 @@ pub(crate) struct Spill {
     file_bytes: u64,
     /// Bytes of other streams' folders, when the present file was begun.
     others_bytes: u64,
-    /// Fragments of files that were removed since they were asked for last, by source.
+    /// Fragments of files that were removed since they were asked for last, by source; and those
+    /// that are lost since somebody else had removed their file.
     forwarded: Vec<u64>,
+    fragments_removed: Vec<u64>,
     /// What is to be said of files.
     warnings: Vec<String>,
     /// When files that were forwarded are removed again, if they are refused; otherwise 0.
@@ -236,10 +239,7 @@ impl Spill {
         spill.extend_damaged();
         let files = &spill.files;
         let lost = spill.lock.count_removed(|index| files.contains_key(&index));
-        if lost > 0 {
-            spill.counts.lost(lost, true);
-            spill.warnings.push(removed_words(lost, folder));
-        }
+        spill.warnings.extend(spill.counts.lost_with_files(&lost, folder));
         Ok(spill)
     }
 
@@ -275,6 +275,7 @@ impl Spill {
             file_bytes: FILE_BYTES_MIN,
             others_bytes: 0,
             forwarded: Vec::new(),
+            fragments_removed: Vec::new(),
             warnings: Vec::new(),
             retry_at_ns: 0,
         }
@@ -324,8 +325,9 @@ impl Spill {
     /// before their turn.
     fn extend_damaged(&mut self) {
         let mut behind = self.lock.end;
+        let is_dealt = self.lock.identity.is_dealt();
         for file in self.files.values_mut().rev() {
-            if file.damage.is_some() && file.unplaced.is_none() {
+            if file.damage.is_some() && (file.unplaced.is_none() || !is_dealt) {
                 file.end = file.end.max(behind.unwrap_or(file.first));
             }
             behind = Some(file.first);
@@ -374,10 +376,9 @@ impl Spill {
         self.closing_end().or(self.lock.end)
     }
 
-    /// The number behind its last frame, or behind the last one of its run.
+    /// The number behind the last frame of its files, or behind the last one of its run.
     pub(crate) fn end(&self) -> u64 {
-        let last = self.frames.values().map(|place| place.end).max().unwrap_or(0);
-        last.max(self.lock.end.unwrap_or(0))
+        self.files_end().max(self.lock.end.unwrap_or(0))
     }
 
     /// The number behind the last frame of its files, as far as that is known.
@@ -396,9 +397,11 @@ impl Spill {
     }
 
     /// A single node that goes on below that number has lost frames. A program that was killed did
-    /// not write how far the node was: then it is the first one that was spilled, if there is any.
+    /// not write how far the node was: then it is the first one that was spilled, if there is any,
+    /// whether its file is there or was removed.
     pub(crate) fn begins_at(&self) -> Option<u64> {
-        self.lock.below.or_else(|| self.first())
+        let first = || [self.first(), self.lock.first_listed()].into_iter().flatten().min();
+        self.lock.below.or_else(first)
     }
 
     /// The first of its frames that its folder may show without having it durably, if any. Those
@@ -570,6 +573,9 @@ impl Spill {
             (file.frames, file.end) = (file.frames + 1, frame.end());
             self.counts.spilled(1, frame.bytes());
         }
+        let listed = ListedFile { numbers: file.first..file.end, frames: file.frames };
+        // If it is not written, nobody will know that the file was removed.
+        let _written = self.lock.list_open(index, listed);
         self.show_first();
         if self.writer.file_bytes().is_some_and(|bytes| bytes >= self.file_bytes) {
             // If it cannot be closed, what was synced can be read nevertheless.
@@ -652,7 +658,11 @@ impl Spill {
         let behind = at.first().map(|(_, place)| place.end);
         let next = self.frames.range((number.saturating_add(1), 0)..).next();
         let next = next.map(|((first, ..), _)| *first);
-        match behind.or(next).or(self.lock.end.filter(|end| *end > number)) {
+        // A damaged file may have had more. Between the frames of several nodes are gaps anyway.
+        let is_dealt = self.lock.identity.is_dealt();
+        let damaged = || Some(self.files_end()).filter(|end| !is_dealt && *end > number);
+        let behind = behind.or(next).or(self.lock.end.filter(|end| *end > number));
+        match behind.or_else(damaged) {
             Some(until) => Next::Missing(until),
             None => Next::End,
         }

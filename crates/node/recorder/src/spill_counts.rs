@@ -1,5 +1,6 @@
 //! What was spilled, what was forwarded, and what waits, of one spill.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -11,6 +12,7 @@ use catchment_telemetry::Clock;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::spill::{LostFrames, removed_words};
 use crate::store_target::STUCK_NS;
 
 /// Counts of a spill, of one thread.
@@ -217,6 +219,13 @@ impl SpillCounts {
     /// Files are kept aside.
     pub(crate) fn damaged(&self, files: u64) {
         self.files_damaged.fetch_add(files, Relaxed);
+    }
+
+    /// Frames of files in that folder are lost, which somebody has removed. Returns a warning.
+    pub(crate) fn lost_with_files(&self, lost: &LostFrames, folder: &Path) -> Option<String> {
+        let frames = lost.values().fold(0, |sum: u64, frames| sum.saturating_add(*frames));
+        self.lost(frames, true);
+        (frames > 0).then(|| removed_words(frames, lost, folder))
     }
 
     /// Frames cannot be read again: their files `are_removed`, or are damaged.

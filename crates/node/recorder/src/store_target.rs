@@ -351,6 +351,7 @@ impl StoreTarget {
             let warnings = backlog.spill.remove_below(durable, self.now_ns);
             warnings.into_iter().for_each(|text| self.ledger.warn_once(text));
             self.ledger.moved(Entry::FragmentsForwarded, &backlog.spill.take_forwarded());
+            self.ledger.spill_removed(&backlog.spill.take_removed());
             self.nodes.all[index].has_all_below(durable.min(self.end));
         }
         let node = &self.nodes.all[index];

@@ -355,3 +355,43 @@ pub(crate) fn thread_name(number: usize, target: &str) -> String {
 const BEST_EFFORT_SHARE: u64 = 20;
 /// Frames of a spill that are in memory, beside those that are dealt to several nodes.
 const READ_BACK_FRAMES: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SourceConfig;
+
+    #[test]
+    fn what_is_held_for_storage_nodes_is_in_the_one_budget_however_many_there_are() {
+        let source = SourceConfig::new("source".to_owned(), "127.0.0.1:0".parse().unwrap());
+        let node = |number| {
+            let place = Place::Node(NodeConfig::at("there:1"));
+            TargetConfig { place, ..TargetConfig::folder(&format!("n{number}"), "runs".into()) }
+        };
+        for memory_bytes in [192 << 20, 1 << 30, 8 << 30] {
+            let mut config = RecorderConfig::new("runs".into(), vec![source.clone()]);
+            config.memory_bytes = memory_bytes;
+            let mut held = Vec::new();
+            for count in 1..=3 {
+                config.targets = (0..count).map(node).collect();
+                config.check_values().unwrap();
+                // Columns are in memory once, whichever targets hold them; half of it stays free
+                // for what arrives.
+                let chunk_bytes = config.chunk_bytes();
+                let of_target = |target: &TargetConfig| target.queue_bytes_max(&config);
+                held.extend(config.targets.iter().map(of_target));
+                assert!(held.iter().all(|bytes| 2 * bytes <= chunk_bytes), "{held:?}");
+                assert!(config.memory_bytes_with(chunk_bytes) <= memory_bytes);
+            }
+            held.dedup();
+            assert_eq!(held.len(), 1, "another target takes nothing from the others");
+            // What is asked for must be in it, too.
+            let half = memory_bytes / 2;
+            config.targets[1].hold_bytes = Some(half);
+            config.check_values().unwrap();
+            config.targets[1].hold_bytes = Some(half + 1);
+            let refused = config.check_values().unwrap_err().to_string();
+            assert!(refused.contains("targets[1].hold_bytes"), "{refused}");
+        }
+    }
+}

@@ -15,6 +15,7 @@ use crate::in_files::InFiles;
 use crate::live::{Live, State};
 use crate::live_target::LiveTarget;
 use crate::settlement::{BegunFrame, Settlement};
+use crate::spill::LeftBehind;
 use crate::store_target::IN_MEMORY;
 
 /// The facts of a frame that are kept until its fate is known.
@@ -49,6 +50,8 @@ pub(crate) struct TargetLedger {
     /// Of a folder with a spill: its frames are held, and counted, by its agent until they are
     /// durable in the folder's files, of which this says how far, or in the spill.
     held: Option<InFiles>,
+    /// Of `fragments_removed` those of files in the spill, by source.
+    spill_removed: Vec<u64>,
     /// Why nothing can be written to its folder, until a write has succeeded.
     fault: Option<String>,
     /// Whether a folder with a spill hangs, and whether the spill refused frames when that was
@@ -66,7 +69,19 @@ impl TargetLedger {
         let settlement = Settlement::of(live, target);
         let (live, held) = (Arc::clone(live), None);
         let (fault, seen) = (None, (false, false));
-        Self { live, target, carried, missing, settlement, held, fault, seen, now_ns: 0 }
+        let spill_removed = vec![0; carried.sources.len()];
+        Self {
+            live,
+            target,
+            carried,
+            missing,
+            settlement,
+            held,
+            spill_removed,
+            fault,
+            seen,
+            now_ns: 0,
+        }
     }
 
     /// From now on frames are held until they are durable, and come again if they fail.
@@ -357,6 +372,20 @@ impl TargetLedger {
         }
     }
 
+    /// Fragments that were recorded in the spill are lost, by source: their files were removed.
+    pub(crate) fn spill_removed(&mut self, fragments: &[u64]) {
+        self.moved(Entry::FragmentsRemoved, fragments);
+        for (sum, count) in self.spill_removed.iter_mut().zip(fragments) {
+            *sum = sum.saturating_add(*count);
+        }
+    }
+
+    /// What is in the spill is left to another.
+    pub(crate) fn left_in_spill(&mut self, left: LeftBehind) {
+        self.spill_removed(&left.fragments_removed);
+        left.warnings.into_iter().for_each(|text| self.warn_once(text));
+    }
+
     /// Of each source, at the run's end, spilled fragments that no frame counts as such, and those
     /// that no frame counts as forwarded once all that is spilled is; empty if there are none.
     pub(crate) fn moved_at_end(&self) -> Vec<[u64; 2]> {
@@ -528,7 +557,9 @@ impl TargetLedger {
             Some(held) => held.fragments(source),
             None => ledger.read(source, Entry::FragmentsRecorded),
         };
-        let all = in_files.saturating_sub(ledger.read(source, Entry::FragmentsRemoved));
+        let removed = ledger.read(source, Entry::FragmentsRemoved);
+        let removed = removed.saturating_sub(self.spill_removed[source.index()]);
+        let all = in_files.saturating_sub(removed);
         self.add(source, Entry::FragmentsRemoved, count.unwrap_or(all).min(all));
     }
 

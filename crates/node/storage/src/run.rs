@@ -309,6 +309,12 @@ impl Run {
         self.files.ended()
     }
 
+    /// The file that marks an orderly end of the run in another folder than that of the ledger,
+    /// which has the most rows and lacks its end: [`Run::ended`] is false.
+    pub fn end_elsewhere(&self) -> Option<&Path> {
+        self.files.end_elsewhere().map(|file| file.path.as_path())
+    }
+
     /// The ledger's total in the last file's TOC; `None` if that file is not closed, or covers only
     /// itself. [`crate::recompute`] returns it in any case.
     ///

@@ -107,6 +107,16 @@ impl RunFiles {
         self.of_ledgers().all(|(_, files)| has_end(files))
     }
 
+    /// The last file of the first other place that marks an orderly end, if [`Self::ended`] is
+    /// false.
+    pub(crate) fn end_elsewhere(&self) -> Option<&RunFile> {
+        let places = self.places().enumerate();
+        let others = places.filter(|(place, _)| !self.ledger_places.contains(place));
+        let lasts = others.flat_map(|(_, (_, files))| folders::parts(files));
+        let mut lasts = lasts.filter_map(<[RunFile]>::last).filter(|_| !self.ended());
+        lasts.find(|last| marks_end(last))
+    }
+
     /// Adds new frames and files to `came`, including those found before an error.
     pub(crate) fn refresh(&mut self, came: &mut Refreshed) -> Result<(), StorageError> {
         let Self { paths, files, problems, bytes_read, .. } = self;

@@ -515,6 +515,8 @@ fn a_file_without_a_table_of_contents_is_merged_as_far_as_it_goes() {
         let (folder, report) = merged(&source);
         let run = opened(&folder);
         assert!(run.closed() && !run.ended() && !report.ended);
+        let end = source.end_elsewhere();
+        assert_eq!(end, (folders.len() > 1).then(|| &*fast.files[1]));
         check_events(&run, 0..if folders.len() > 1 { 24 } else { 21 });
         assert_eq!(recompute(&run), recompute(&source));
         assert!(verify(&run, |_| ()).is_intact());

@@ -148,6 +148,26 @@ fn what_is_damaged_or_missing_in_all_is_named() {
 }
 
 #[test]
+fn an_end_that_only_the_other_folder_has_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    copied(folder);
+    let cut = |name: &str| {
+        let path = files(&folder.join(name)).pop().unwrap();
+        let bytes = std::fs::metadata(&path).unwrap().len();
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(bytes - 8).unwrap();
+    };
+    // All frames are in both: the first one is that of the ledger.
+    cut("run");
+    let errors = stderr(folder, &["merge", "run", "copy", "--to", "one"], 3);
+    assert!(errors.contains("THE RUN IS NOT COMPLETE: its end is in copy/"), "{errors}");
+    assert!(errors.contains(", and not in run, which has"), "{errors}");
+    cut("copy");
+    let errors = stderr(folder, &["merge", "run", "copy", "--to", "none"], 3);
+    assert!(errors.contains("THE RUN IS NOT COMPLETE: its end is in none of these"), "{errors}");
+}
+
+#[test]
 fn folders_of_two_runs_are_refused_and_nothing_is_left_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -7,11 +7,26 @@ use std::path::Path;
 use catchment_frame::{EntryNames, decode_ledger};
 use catchment_model::Entry;
 
-use super::files::is_removed;
-use super::{DAMAGED, HEADER_NAME, LOCK_NAME, ListedFile, Spill, StreamLock, add};
+use super::files::{FileName, is_removed};
+use super::{DAMAGED, HEADER_NAME, LOCK_NAME, ListedFile, LostFrames, Spill, StreamLock, add};
 use crate::file_steps::RETRY_NS;
 
+/// What is to be told of a spill that is left to another.
+#[derive(Debug, Default)]
+pub(crate) struct LeftBehind {
+    /// Such as that about frames that nobody can take over.
+    pub(crate) warnings: Vec<String>,
+    /// As [`Spill::take_removed`].
+    pub(crate) fragments_removed: Vec<u64>,
+}
+
 impl Spill {
+    /// Fragments that are lost since this was asked last, by source: those of frames whose files
+    /// somebody has removed. Of a file that was read in part before, all count.
+    pub(crate) fn take_removed(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.fragments_removed)
+    }
+
     /// Fragments that have become durable at nodes since this was asked last, by source: those of
     /// frames whose files were removed.
     pub(crate) fn take_forwarded(&mut self) -> Vec<u64> {
@@ -87,6 +102,11 @@ impl Spill {
             None => std::fs::remove_file(&path),
         };
         let is_gone = removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if is_gone {
+            let read = forwarded.iter().chain(std::iter::repeat(&0));
+            let lost = file.fragments.iter().zip(read).map(|(all, read)| all.saturating_sub(*read));
+            add(&mut self.fragments_removed, &lost.collect::<Vec<u64>>());
+        }
         if let Err(error) = removed
             && !is_gone
         {
@@ -126,13 +146,13 @@ impl Spill {
     }
 
     /// Another takes over what waits: it counts here no more. Frames below that number are durable
-    /// at nodes. Returns warnings, such as that about frames that nobody can take over.
-    pub(crate) fn hand_over(mut self, below: u64) -> Vec<String> {
+    /// at nodes.
+    pub(crate) fn hand_over(mut self, below: u64) -> LeftBehind {
         let below = below.max(self.forwarded_below());
         // What was synced can be read nevertheless.
         let _call = self.counts.call();
         let _closed = self.close();
-        let (mut frames, mut bytes, mut lost) = (0, 0, 0);
+        let (mut frames, mut bytes, mut lost) = (0, 0, LostFrames::new());
         let mut are_there = Vec::new();
         for (&index, file) in &self.files {
             if !is_removed(&file.path) {
@@ -142,26 +162,29 @@ impl Spill {
                 continue;
             }
             let own = self.frames.iter().filter(|((_, of), _)| *of == index);
-            let mut missing = 0;
+            let (mut missing, mut uncounted) = (0, 0);
             for (_, place) in own.filter(|(_, place)| place.end > below) {
                 missing += 1;
                 // One that was found unreadable is counted.
-                lost += u64::from(!place.is_unreadable);
+                uncounted += u64::from(!place.is_unreadable);
             }
             if missing > 0 {
                 self.lock.set_lost(file.first.max(below)..file.end);
+                add(&mut self.fragments_removed, &file.fragments);
+            }
+            if uncounted > 0 {
+                lost.insert(index, uncounted);
             }
             self.counts.removed(file.frames, file.frames.min(missing), file.bytes);
         }
         self.counts.hand_over(frames, bytes);
-        self.counts.lost(lost, true);
         // If it is not written, some are sent, or counted, again.
         let first = self.first();
         let _written = self.lock.leave(below, first);
         are_there.into_iter().for_each(|index| self.list_file(index, below));
         let mut warnings = std::mem::take(&mut self.warnings);
-        warnings.extend((lost > 0).then(|| removed_words(lost, &self.folder)));
-        warnings
+        warnings.extend(self.counts.lost_with_files(&lost, &self.folder));
+        LeftBehind { warnings, fragments_removed: self.take_removed() }
     }
 
     /// Everything was forwarded: removes the folder, unless something is kept in it. Returns a
@@ -190,7 +213,7 @@ impl Spill {
         let Some(file) = self.files.get(&index) else { return };
         let own = self.frames.iter().filter(|((_, of), _)| *of == index);
         let frames = own.filter(|(_, place)| place.end > below).count() as u64;
-        if frames > 0 && self.lock.identity.is_dealt() {
+        if frames > 0 {
             let listed = ListedFile { numbers: file.first.max(below)..file.end, frames };
             // If it is not written, nobody will know that the file was removed.
             let _written = self.lock.list_file(index, listed);
@@ -198,10 +221,16 @@ impl Spill {
     }
 }
 
-pub(super) fn removed_words(frames: u64, folder: &Path) -> String {
-    let folder = folder.display();
-    format!("{frames} spilled frames are lost: their files in {folder} were removed")
+/// What is said of so many frames in files that were removed.
+pub(crate) fn removed_words(frames: u64, lost: &LostFrames, folder: &Path) -> String {
+    let named = lost.keys().take(FILES_NAMED_MAX).map(|index| FileName::pattern(*index));
+    let mut names: Vec<String> = named.collect();
+    names.extend((lost.len() > FILES_NAMED_MAX).then(|| "others".to_owned()));
+    let (names, folder) = (names.join(", "), folder.display());
+    format!("{frames} spilled frames are lost: their files in {folder} were removed ({names})")
 }
+
+const FILES_NAMED_MAX: usize = 5;
 
 pub(super) fn remove_folder(lock: StreamLock, folder: &Path) -> io::Result<()> {
     lock.remove()?;

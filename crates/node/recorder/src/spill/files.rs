@@ -21,6 +21,11 @@ impl FileName {
         let (index, first) = stem.split_once('-')?;
         Some(Self { index: index.parse().ok()?, first: first.parse().ok()? })
     }
+
+    /// The names of files with that index, in which the first number is not known.
+    pub(super) fn pattern(index: u32) -> String {
+        format!("{PREFIX}{index:05}-*.{EXTENSION}")
+    }
 }
 
 impl fmt::Display for FileName {

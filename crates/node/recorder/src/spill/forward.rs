@@ -36,7 +36,6 @@ use super::folder::ToFolder;
 use super::forwarded::{EnterForwarded, Forwarded};
 use super::{
     Backlog, FileName, Found, Identity, LOCK_NAME, Spill, SpillConfig, StreamLock, remove_folder,
-    removed_words,
 };
 use crate::config::RecorderConfig;
 use crate::spill_counts::{SpillCounts, SpillReport};
@@ -211,7 +210,7 @@ impl Watched {
 
     /// Leaves what waits in a folder, of which all below that number is durable, to another.
     fn leave(&self, spill: Spill, below: u64) {
-        spill.hand_over(below).into_iter().for_each(|text| self.say(text));
+        spill.hand_over(below).warnings.into_iter().for_each(|text| self.say(text));
     }
 }
 
@@ -373,10 +372,8 @@ impl Forwarder {
         }
         if Spill::is_blank(folder).map_err(|error| error.to_string())? {
             let lost = lock.count_removed(|_| false);
-            if lost > 0 {
-                self.watched.counts.lost(lost, true);
-                self.watched.say(removed_words(lost, folder));
-            }
+            let said = self.watched.counts.lost_with_files(&lost, folder);
+            said.into_iter().for_each(|text| self.watched.say(text));
             remove_folder(lock, folder).map_err(|error| error.to_string())?;
             return Ok(Taken::Nothing);
         }

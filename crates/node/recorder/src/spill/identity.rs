@@ -16,8 +16,9 @@
 //!                             number is durable at nodes
 //! lost 60-62                  added when the program leaves it: frames from the first number on,
 //!                             below the second, that cannot be read, and are counted
-//! file 3 63-90 12             of several nodes: the file with index 3 is closed, and has 12 frames
-//!                             with numbers from 63 on, below 90; the last line of a file counts
+//! file 3 63-90 12             the file with index 3 has 12 frames with numbers from 63 on, below 90:
+//!                             added at its syncs as long as there is room, and when it is closed;
+//!                             the last line of a file counts
 //! doubt 50                    added when the folder has failed to make what it has durable: it
 //!                             may show frames from that number on, and lack them after a power cut
 //! moved 4-210 0-0             added with `end`: of each source, spilled fragments that no frame
@@ -27,7 +28,7 @@
 //! ```
 //!
 //! A file whose line is there is gone because its frames are durable at nodes, if `below` says so,
-//! or because somebody has removed it. With a single node, the node's positions say that.
+//! or because somebody has removed it.
 //!
 //! A line counts once its end is there. The file gets its name when its first lines are durable and
 //! it is locked, so that no other program takes it before.
@@ -51,6 +52,9 @@ const FIRST_LINE: &str = "catchment spill 1";
 const BYTES_MAX: u64 = 1 << 20;
 /// Files are listed while the file is shorter than that: the rest is for lines that must be there.
 const LISTED_BYTES_MAX: u64 = BYTES_MAX / 2;
+/// Files that are being written are listed while it is shorter than that: the rest is for those
+/// that are closed.
+const OPEN_LISTED_BYTES_MAX: u64 = LISTED_BYTES_MAX / 2;
 /// The most ranges of lost frames that a program writes.
 const LOST_MAX: usize = 1_000;
 
@@ -80,7 +84,7 @@ impl Identity {
     }
 }
 
-/// What a closed file has.
+/// What a file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedFile {
     /// Its frames have some of these numbers.
@@ -88,6 +92,9 @@ pub(crate) struct ListedFile {
     /// How many frames it has, or how many of them are not durable at nodes.
     pub(crate) frames: u64,
 }
+
+/// How many frames are lost in files that were removed, by the indexes of these.
+pub(crate) type LostFrames = BTreeMap<u32, u64>;
 
 /// The file, locked.
 #[derive(Debug)]
@@ -110,7 +117,7 @@ pub(crate) struct StreamLock {
     lost: Vec<Range<u64>>,
     /// How many of these are not in the file.
     unwritten_lost: usize,
-    /// The files that are closed, by their indexes.
+    /// The files that are listed, by their indexes.
     files: BTreeMap<u32, ListedFile>,
     file: File,
     /// Its bytes, up to the end of its last whole line.
@@ -296,38 +303,57 @@ impl StreamLock {
     /// # Errors
     /// The system refuses: nobody will know that the file was removed.
     pub(crate) fn list_file(&mut self, index: u32, file: ListedFile) -> io::Result<()> {
-        if self.bytes > LISTED_BYTES_MAX || self.files.get(&index) == Some(&file) {
+        self.append_file(index, file, LISTED_BYTES_MAX)?;
+        self.sync()
+    }
+
+    /// A file that is being written has these frames. This outlives a kill; a power cut, once more
+    /// is written here: another sync for each of the file's would take as long as that.
+    ///
+    /// # Errors
+    /// As [`StreamLock::list_file`].
+    pub(crate) fn list_open(&mut self, index: u32, file: ListedFile) -> io::Result<()> {
+        self.append_file(index, file, OPEN_LISTED_BYTES_MAX)
+    }
+
+    fn append_file(&mut self, index: u32, file: ListedFile, bytes_max: u64) -> io::Result<()> {
+        if self.bytes > bytes_max || self.files.get(&index) == Some(&file) {
             return Ok(());
         }
         let ListedFile { numbers, frames } = &file;
-        self.write(&format!("file {index} {}-{} {frames}\n", numbers.start, numbers.end))?;
+        self.append(&format!("file {index} {}-{} {frames}\n", numbers.start, numbers.end))?;
         self.files.insert(index, file);
         Ok(())
     }
 
-    /// What a file had when it was closed.
+    /// The first number in the files that are listed.
+    pub(crate) fn first_listed(&self) -> Option<u64> {
+        self.files.values().map(|file| file.numbers.start).min()
+    }
+
+    /// What a file had when it was listed last.
     pub(crate) fn listed(&self, index: u32) -> Option<&ListedFile> {
         self.files.get(&index)
     }
 
-    /// How many frames are lost that are not counted: those of files that are not there, and not
-    /// durable at nodes. From now on they are counted.
-    pub(crate) fn count_removed(&mut self, is_there: impl Fn(u32) -> bool) -> u64 {
+    /// How many frames are lost that are not counted, by file: those of files that are not there,
+    /// and not durable at nodes. From now on they are counted.
+    pub(crate) fn count_removed(&mut self, is_there: impl Fn(u32) -> bool) -> LostFrames {
         let below = self.below.unwrap_or(0);
         let files = std::mem::take(&mut self.files);
-        let mut lost = 0_u64;
-        for (_, file) in files.iter().filter(|(index, _)| !is_there(**index)) {
+        let mut lost = LostFrames::new();
+        for (&index, file) in files.iter().filter(|(index, _)| !is_there(**index)) {
             let Range { start, end } = file.numbers;
             let start = start.max(below);
             let counted = end.saturating_sub(start).saturating_sub(self.uncounted(start, end));
             let more = file.frames.saturating_sub(counted);
             if start < end && more > 0 {
-                lost = lost.saturating_add(more);
+                lost.insert(index, more);
                 self.set_lost(start..end);
             }
         }
         self.files = files;
-        if lost > 0 {
+        if !lost.is_empty() {
             // If it is not written, the next program counts them again.
             let _written = self.write_lost();
         }
@@ -582,14 +608,16 @@ mod tests {
         let mut found = find();
         // One frame of the second one is counted already.
         found.set_lost(30..31);
-        assert_eq!([(); 2].map(|()| found.count_removed(|index| index == 1)), [2, 0]);
+        let lost = [(); 2].map(|()| found.count_removed(|index| index == 1));
+        assert_eq!(lost, [LostFrames::from([(2, 2)]), LostFrames::new()]);
         drop(found);
-        assert_eq!([(); 2].map(|()| find().count_removed(|_| false)), [4, 0]);
+        let lost = [(); 2].map(|()| find().count_removed(|_| false));
+        assert_eq!(lost, [LostFrames::from([(1, 4)]), LostFrames::new()]);
         let text = std::fs::read_to_string(folder.path().join(LOCK_NAME)).unwrap();
         // What no program writes is in no sum.
         let bad = "file 3 60-50 1\nfile 4 60-70 11\nfile 5 60-70\nfile x 60-70 1\n";
         std::fs::write(folder.path().join(LOCK_NAME), text + bad).unwrap();
-        assert_eq!(find().count_removed(|_| false), 0);
+        assert_eq!(find().count_removed(|_| false), LostFrames::new());
     }
 
     #[test]

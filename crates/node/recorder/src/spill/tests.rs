@@ -13,13 +13,20 @@ use crate::schema::schema;
 /// Frames of several nodes, of which some are in three files of a spill.
 const FILES: [&[u64]; 3] = [&[1, 5, 9], &[12, 14], &[20]];
 
-/// A spill whose files are closed.
+/// A spill of several nodes whose files are closed.
 fn spilled(folder: &Path, counts: &Arc<SpillCounts>) -> Spill {
+    let mut spill = spilled_for("nobody:1, nobody:2", folder, counts);
+    spill.close().unwrap();
+    spill
+}
+
+/// A spill whose last file is open.
+fn spilled_for(node: &str, folder: &Path, counts: &Arc<SpillCounts>) -> Spill {
     let source = SourceConfig::new("source".to_owned(), ([127, 0, 0, 1], 0).into());
     let config = RecorderConfig::new("".into(), vec![source]);
     let run = RunId([7; 16]);
     let identity = Identity {
-        node: "nobody:1, nobody:2".to_owned(),
+        node: node.to_owned(),
         name: "run".to_owned(),
         run,
         stream: 0,
@@ -30,6 +37,7 @@ fn spilled(folder: &Path, counts: &Arc<SpillCounts>) -> Spill {
     let config = SpillConfig { folder: folder.to_owned(), bytes_max: 1 << 30 };
     let mut spill = Spill::create(&config, identity, &header, counts).unwrap();
     for numbers in FILES {
+        spill.close().unwrap();
         let frame = |number: &u64| {
             let info = FrameInfo { sequence: *number, ..FrameInfo::EMPTY };
             Outgoing { info, ..spill.stand_in(*number, number + 1) }
@@ -39,7 +47,6 @@ fn spilled(folder: &Path, counts: &Arc<SpillCounts>) -> Spill {
             assert!(spill.put(frame, &config, &mut Random::new(frame.info.sequence)).is_ok());
         }
         spill.sync(frames.iter()).unwrap();
-        spill.close().unwrap();
     }
     spill
 }
@@ -104,7 +111,7 @@ fn files_removed_between_two_programs_are_counted_once() {
         let spill = spilled(folder.path(), &Arc::default());
         match is_killed {
             true => drop(spill),
-            false => assert!(spill.hand_over(0).is_empty()),
+            false => assert!(spill.hand_over(0).warnings.is_empty()),
         }
         // One before others, and the last one.
         for index in [0, 2] {
@@ -130,6 +137,59 @@ fn files_removed_between_two_programs_are_counted_once() {
         assert!(left(folder.path(), &counts).is_empty());
         assert_eq!(lost(&counts), [0, 0]);
     }
+}
+
+#[test]
+fn what_was_in_removed_files_is_counted_once_after_a_kill_wherever_it_was_to_go() {
+    for node in ["nobody:1", "nobody:1, nobody:2", "/nobody/runs"] {
+        for removed in [&[0][..], &[2], &[0, 1, 2]] {
+            let folder = tempfile::tempdir().unwrap();
+            drop(spilled_for(node, folder.path(), &Arc::default()));
+            for &index in removed {
+                std::fs::remove_file(path(folder.path(), index)).unwrap();
+            }
+            let frames: usize = removed.iter().map(|&index| FILES[index].len()).sum();
+            let counts = Arc::<SpillCounts>::default();
+            let mut spill = left(folder.path(), &counts);
+            assert_eq!(lost(&counts), [frames as u64; 2], "{node}: {removed:?}");
+            // A node that has nothing lacks no frames but those that are lost.
+            assert_eq!(spill.begins_at(), Some(1), "{node}: {removed:?}");
+            let warnings = spill.remove_below(0, 0).join("\n");
+            for index in removed {
+                let name = format!("spill-{index:05}-*.catch");
+                assert!(warnings.contains(&name), "{warnings}");
+            }
+            drop(spill);
+            let counts = Arc::<SpillCounts>::default();
+            left(folder.path(), &counts);
+            assert_eq!(lost(&counts), [0, 0], "{node}: {removed:?}");
+        }
+    }
+}
+
+#[test]
+fn of_the_last_file_that_was_cut_the_frames_are_lost_that_it_had() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(spilled_for("nobody:1", folder.path(), &Arc::default()));
+    let (last, first) = (path(folder.path(), 2), path(folder.path(), 0));
+    std::fs::remove_file(path(folder.path(), 1)).unwrap();
+    std::fs::remove_file(last).unwrap();
+    let second = {
+        let reader = FileReader::open(ReadFile::open(&first).unwrap()).unwrap();
+        reader.frames()[1].offset
+    };
+    std::fs::OpenOptions::new().write(true).open(&first).unwrap().set_len(second).unwrap();
+    let counts = Arc::<SpillCounts>::default();
+    let mut backlog = Backlog::new(left(folder.path(), &counts));
+    assert_eq!(lost(&counts), [3, 3]);
+    backlog.go_on_at(1, None);
+    let mut numbers = Vec::new();
+    while let Ok(frame) = backlog.read(&mut |_| {}) {
+        numbers.extend(frame.map(|frame| (frame.info.sequence, frame.end())));
+    }
+    // It had frames up to number 9, and a skipped one stands for them.
+    assert_eq!((numbers, backlog.spill.end()), (vec![(1, 2), (2, 10)], 10));
+    assert_eq!(lost(&counts), [3 + 8, 3]);
 }
 
 #[test]

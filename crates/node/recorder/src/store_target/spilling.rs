@@ -161,6 +161,7 @@ impl StoreTarget {
             let warnings = backlog.spill.remove_below(below, self.now_ns);
             warnings.into_iter().for_each(|text| ledger.warn_once(text));
             self.ledger.moved(Entry::FragmentsForwarded, &backlog.spill.take_forwarded());
+            self.ledger.spill_removed(&backlog.spill.take_removed());
         }
         let is_dealt = self.backlog.as_ref().is_none_or(Backlog::is_read);
         if self.nodes.is_waiting() && is_dealt && self.nodes.may_take() {
@@ -258,8 +259,7 @@ impl StoreTarget {
                 true => backlog.dealt_below(&self.nodes),
                 false => self.durable,
             };
-            let lost = backlog.spill.hand_over(below);
-            return lost.into_iter().for_each(|text| self.ledger.warn_once(text));
+            return self.ledger.left_in_spill(backlog.spill.hand_over(below));
         }
         backlog.finish(&self.ledger);
     }

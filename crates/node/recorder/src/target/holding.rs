@@ -302,6 +302,7 @@ impl<S: FolderStore> Target<S> {
             let warnings = backlog.spill.remove_below(durable, self.now_ns);
             warnings.into_iter().for_each(|text| ledger.warn_once(text));
             ledger.moved(Entry::FragmentsForwarded, &backlog.spill.take_forwarded());
+            ledger.spill_removed(&backlog.spill.take_removed());
         }
         self.drop_oldest(count)
     }
@@ -424,6 +425,6 @@ impl<S: FolderStore> Target<S> {
             return backlog.finish(ledger);
         }
         let below = holding.durable;
-        backlog.spill.hand_over(below).into_iter().for_each(|text| ledger.warn_once(text));
+        ledger.left_in_spill(backlog.spill.hand_over(below));
     }
 }

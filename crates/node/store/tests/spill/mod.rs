@@ -518,10 +518,17 @@ fn a_file_removed_in_a_run_is_not_counted_again_when_its_stream_is_forwarded() {
     wait_durable(&front_end, 4_000);
     let files = spilled_files(folder.path());
     assert!(files.len() >= 3, "{files:?}");
+    let reader = FileReader::open(catchment_disk::ReadFile::open(&files[1]).unwrap()).unwrap();
+    let rows = reader.frames().iter().map(|frame| frame.info.rows).sum::<u64>();
+    drop(reader);
     std::fs::remove_file(&files[1]).unwrap();
     let summary = end(recorder, front_end, 4_000);
-    let spill = summary.last.targets[0].spill.expect("it has one");
+    let of_target = &summary.last.targets[0];
+    let spill = of_target.spill.expect("it has one");
     assert!(spill.frames_removed > 0 && spill.frames_lost == spill.frames_removed, "{spill:?}");
+    for source in &of_target.ledger.sources {
+        assert_eq!(source[Entry::FragmentsRemoved], rows);
+    }
     let node = Node::start(store_config(folder.path(), address)).unwrap();
     let forwarding = forwarding(&target);
     wait_while(|| !is_empty(folder.path()));

@@ -120,7 +120,16 @@ fn tell(run: &Run, to: &Path, report: &MergeReport, out: &mut Out) -> anyhow::Re
         complain(format_args!("missing in all that was given: {frames} ({ranges})"));
     }
     if !report.ended {
-        complain("THE RUN IS NOT COMPLETE: its end is in none of these files");
+        let why = match run.end_elsewhere() {
+            Some(end) => format!(
+                "its end is in {}, and not in {}, which has the most of it and whose counts are \
+                 the run's",
+                end.display(),
+                run.ledger_path().display()
+            ),
+            None => "its end is in none of these files".to_owned(),
+        };
+        complain(format_args!("THE RUN IS NOT COMPLETE: {why}"));
     }
     Ok(exit)
 }
