@@ -588,7 +588,7 @@ impl Log {
         Ok(())
     }
 
-    /// Its sender begins or ends to send nothing in a pause. What was under way comes meanwhile.
+    /// Its sender sends nothing in a pause, and all that it had made is taken; or goes on.
     pub(crate) fn rest(&mut self, ingest: &mut Ingest, is_at_rest: bool) {
         match (self.at_rest, is_at_rest) {
             (None, true) => {

@@ -527,16 +527,21 @@ impl Session {
     /// Takes a ping.
     pub(crate) fn pinged(
         &mut self,
-        front_ends: &FrontEnds,
+        (ingest, front_ends): (&mut Ingest, &FrontEnds),
         ping: &Ping,
         logs: Records<'_, LogPing>,
     ) -> Result<(), Fault> {
+        let is_at_rest = self.commander.is_at_rest();
         for LogPing { log, made, flags, .. } in logs.iter() {
             let fault = Fault::UnknownLog { got: log };
             let log = self.logs.get_mut(log as usize).ok_or(fault)?;
             check_held(log.taken, made)?;
             log.made = log.made.max(made);
             log.is_full = flags & LogPing::FULL != 0;
+            // What was under way at the pause has come.
+            if is_at_rest && log.taken >= log.made && log.samples.is_none() {
+                log.rest(ingest, true);
+            }
         }
         self.cookie = ping.cookie;
         if self.commander.is_prepared_to_start(&self.name, front_ends) {
@@ -551,18 +556,18 @@ impl Session {
     }
 
     /// Its sender has answered a command.
-    pub(crate) fn answered(&mut self, front_ends: &FrontEnds, answer: Answer, text: &str) {
+    pub(crate) fn answered(
+        &mut self,
+        (ingest, front_ends): (&mut Ingest, &FrontEnds),
+        (answer, text): (Answer, &str),
+    ) {
         self.commander.answered(&self.name, front_ends, answer, text);
+        if !self.commander.is_at_rest() {
+            self.logs.iter_mut().for_each(|log| log.rest(ingest, false));
+        }
         if self.commander.stage() != Stage::Stopped {
             self.stop_at = None;
         }
-    }
-
-    /// The sources of a sender that stops in a pause are idle in it.
-    pub(crate) fn rest(&mut self, ingest: &mut Ingest) {
-        let is_at_rest = self.commander.is_at_rest();
-        let logs = self.logs.iter_mut().filter(|log| log.samples.is_none());
-        logs.for_each(|log| log.rest(ingest, is_at_rest));
     }
 
     /// Whether all that its sender had made when it had stopped for the run was taken.

@@ -426,12 +426,11 @@ impl Sessions {
             }
             (Some(Control::Ping(ping, logs)), Some(session)) => {
                 let front_ends = &self.of_run.live.front_ends;
-                self.sessions[session].pinged(front_ends, &ping, logs)?;
+                self.sessions[session].pinged((ingest, front_ends), &ping, logs)?;
             }
             (Some(Control::Answer(answer, text)), Some(session)) => {
                 let front_ends = &self.of_run.live.front_ends;
-                self.sessions[session].answered(front_ends, answer, text);
-                self.sessions[session].rest(ingest);
+                self.sessions[session].answered((ingest, front_ends), (answer, text));
             }
             (Some(Control::Report(records, text)), Some(session)) => {
                 let Session { commander, name, names, .. } = &mut self.sessions[session];

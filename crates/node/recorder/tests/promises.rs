@@ -166,9 +166,12 @@ fn events_wait_for_who_stops_in_a_pause_only_outside_it() {
     send(&mut camera, 0, 0, 0..5);
     until(&mut [&mut camera, &mut trigger], |one| one.durable(0) == 5);
     obey(&mut camera, Stage::Paused, 1);
-    // What was under way comes behind its answer, and a heartbeat does not say that it is idle.
+    // Events wait for what was under way at the pause; a heartbeat does not say that it is idle.
+    camera.ping_made(&[10]);
     send(&mut camera, 0, 5, 5..10);
     camera.promise(&[(0, 0, 10, 0)]);
+    until(&mut [&mut camera, &mut trigger], |one| one.durable(0) == 10);
+    camera.ping_made(&[10]);
     until(&mut [&mut trigger, &mut camera], |one| one.durable(0) == 20);
     obey(&mut camera, Stage::Running, 1);
     send(&mut trigger, 0, 20, 20..30);
