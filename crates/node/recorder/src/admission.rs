@@ -278,7 +278,6 @@ impl Sessions {
             front_ends.tell(&session.name, |one| one.buffer_ms = opening.hello.buffer_ms);
         }
         session.logs.iter_mut().for_each(|log| log.begin(ingest, opening.hello.session));
-        session.rest(ingest);
         match self.sessions.get_mut(index) {
             Some(former) => *former = session,
             None => self.sessions.push(session),

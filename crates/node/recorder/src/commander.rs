@@ -25,7 +25,6 @@ const REPORTS_OF_LOG_MAX: usize = 32;
 /// See the [module](self).
 pub(crate) struct Commander {
     takes_commands: bool,
-    stops_in_pause: bool,
     stage: Stage,
     goal: Option<Stage>,
     goals: u64,
@@ -70,7 +69,6 @@ impl Commander {
     pub(crate) fn new(hello: &Hello, run_number: u64) -> Self {
         Self {
             takes_commands: hello.flags & Hello::ANSWERS != 0,
-            stops_in_pause: hello.flags & Hello::STOPS_IN_PAUSE != 0,
             stage: match hello.stage {
                 _ if hello.stage_run != run_number as u16 => Stage::Free,
                 session::Stage::None => Stage::Free,
@@ -231,11 +229,6 @@ impl Commander {
     /// How far its sender is with the run.
     pub(crate) fn stage(&self) -> Stage {
         self.stage
-    }
-
-    /// Whether its sender sends nothing, since the run is paused and it stops then.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.stops_in_pause && self.stage == Stage::Paused
     }
 
     /// Whether the run is being stopped.

@@ -64,10 +64,8 @@ pub(crate) struct Log {
     /// The groups in whose events its source is expected; 0: in all. None of a sparse source.
     pub(crate) expected_in: Option<u64>,
     keys: Keys,
-    /// Whether the builder knows that it is idle since its last fragment.
+    /// Whether it has said that it is idle since its last fragment.
     is_idle: bool,
-    /// While its sender sends nothing in a pause, so that it is idle: whether it says so itself.
-    at_rest: Option<bool>,
     /// The fragment of which bytes have come.
     open: Option<Open>,
     /// When the build agent was told last that the source goes on.
@@ -128,7 +126,6 @@ impl Log {
             expected_in: None,
             keys: Keys::new(kind, bits),
             is_idle: false,
-            at_rest: None,
             open: None,
             told_ns: 0,
             had_said: (0, None),
@@ -582,31 +579,11 @@ impl Log {
                 _ => {}
             }
         }
-        let says_idle = heartbeat.flags & Heartbeat::IDLE != 0;
-        self.at_rest = self.at_rest.and(Some(says_idle));
-        self.set_idle(ingest, says_idle || self.at_rest.is_some());
-        Ok(())
-    }
-
-    /// Its sender begins or ends to send nothing in a pause. What was under way comes meanwhile.
-    pub(crate) fn rest(&mut self, ingest: &mut Ingest, is_at_rest: bool) {
-        match (self.at_rest, is_at_rest) {
-            (None, true) => {
-                self.at_rest = Some(self.is_idle);
-                self.set_idle(ingest, true);
-            }
-            (Some(says_idle), false) => {
-                self.at_rest = None;
-                self.set_idle(ingest, says_idle);
-            }
-            _ => {}
-        }
-    }
-
-    fn set_idle(&mut self, ingest: &mut Ingest, is_idle: bool) {
+        let is_idle = heartbeat.flags & Heartbeat::IDLE != 0;
         if std::mem::replace(&mut self.is_idle, is_idle) != is_idle {
             self.say(ingest, SourceNote::Idle(is_idle));
         }
+        Ok(())
     }
 
     /// Takes the first and the last key of what is no fragment for the builder, which it promises

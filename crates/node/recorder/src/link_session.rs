@@ -558,13 +558,6 @@ impl Session {
         }
     }
 
-    /// The sources of a sender that stops in a pause are idle in it.
-    pub(crate) fn rest(&mut self, ingest: &mut Ingest) {
-        let is_at_rest = self.commander.is_at_rest();
-        let logs = self.logs.iter_mut().filter(|log| log.samples.is_none());
-        logs.for_each(|log| log.rest(ingest, is_at_rest));
-    }
-
     /// Whether all that its sender had made when it had stopped for the run was taken.
     pub(crate) fn is_drained(&self) -> bool {
         let is_taken = |(log, &made): (&Log, &u64)| log.destination.is_err() || log.taken >= made;

@@ -429,9 +429,7 @@ impl Sessions {
                 self.sessions[session].pinged(front_ends, &ping, logs)?;
             }
             (Some(Control::Answer(answer, text)), Some(session)) => {
-                let front_ends = &self.of_run.live.front_ends;
-                self.sessions[session].answered(front_ends, answer, text);
-                self.sessions[session].rest(ingest);
+                self.sessions[session].answered(&self.of_run.live.front_ends, answer, text);
             }
             (Some(Control::Report(records, text)), Some(session)) => {
                 let Session { commander, name, names, .. } = &mut self.sessions[session];

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use catchment_builder::SourceRole;
 use catchment_model::Entry;
-use catchment_recorder::{LinkCounts, Recorder, RecorderConfig, SourceConfig, Stage};
+use catchment_recorder::{LinkCounts, Recorder, RecorderConfig, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::event_link::Heartbeat;
-use catchment_wire::session::{AnswerKind, Hello};
 
 use crate::support;
 use crate::support::front_end::{FrontEnd, Opening, fragments};
@@ -140,44 +139,6 @@ fn a_required_source_that_is_idle_or_gone_holds_up_nothing_and_is_missed() {
     assert!(ledger.balance().holds());
     let waited = LinkCounts { waits: 1, waited_ms: 1_000, ..LinkCounts::default() };
     assert_eq!(summary.last.links, [LinkCounts::default(), waited]);
-}
-
-#[test]
-fn events_wait_for_who_stops_in_a_pause_only_outside_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let sources = [("trigger", SourceRole::Required), ("camera", SourceRole::Required)];
-    let recorder = Recorder::start(config(folder.path(), &sources)).unwrap();
-    let (observer, address) = (recorder.observer(), recorder.addresses()[0]);
-    let mut trigger = connect(&recorder, "trigger", &[""]);
-    let opening = Opening::of("camera", 7, &[("", 0, 0)]);
-    let flags = Hello::ANSWERS | Hello::STOPS_IN_PAUSE;
-    let mut camera = FrontEnd::connect_as(address, &opening, (flags, 0));
-    camera.attach(address);
-    let obey = |camera: &mut FrontEnd, goal: Stage, count: usize| {
-        observer.front_ends().go_to(goal);
-        for _ in 0..count {
-            let (number, _) = camera.commanded(camera.commands.len() + 1);
-            camera.answer(number, AnswerKind::Done, "");
-        }
-        camera.ping();
-    };
-    obey(&mut camera, Stage::Running, 2);
-    send(&mut trigger, 0, 0, 0..20);
-    send(&mut camera, 0, 0, 0..5);
-    until(&mut [&mut camera, &mut trigger], |one| one.durable(0) == 5);
-    obey(&mut camera, Stage::Paused, 1);
-    // What was under way comes behind its answer, and a heartbeat does not say that it is idle.
-    send(&mut camera, 0, 5, 5..10);
-    camera.promise(&[(0, 0, 10, 0)]);
-    until(&mut [&mut trigger, &mut camera], |one| one.durable(0) == 20);
-    obey(&mut camera, Stage::Running, 1);
-    send(&mut trigger, 0, 20, 20..30);
-    until(&mut [&mut trigger, &mut camera], |one| one.taken(0) == 30);
-    send(&mut camera, 0, 10, 20..30);
-    until(&mut [&mut trigger, &mut camera], |one| one.durable(0) == 30);
-    let ledger = recorder.stop().unwrap().last.ledger;
-    let counts = [Entry::FragmentsMissing, Entry::FragmentsLate, Entry::FragmentsRecorded];
-    assert_eq!(counts.map(|entry| ledger.sources[1][entry]), [10, 0, 20]);
 }
 
 #[test]
