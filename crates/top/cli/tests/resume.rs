@@ -178,12 +178,10 @@ fn a_run_that_cannot_go_on_for_now_is_kept_and_goes_on_later() {
 #[test]
 fn the_alarm_of_an_interrupted_run_is_over_once_the_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let more = "[run]\nresume = \"1 h\"\n[control]\nstart = \"manual\"\n\
-                requests_per_second = 1000000\n";
+    let more = "[run]\nresume = \"1 h\"\n[control]\nrequests_per_second = 1000000\n";
     let url = configure(folder.path(), "", more);
     let text = std::fs::read_to_string(folder.path().join("node.toml")).unwrap();
     let first = Node::start(folder.path(), &text, &[]);
-    first.ctl(&["start"]);
     let front_end = front_end(&url, KeyKind::Number);
     for (index, source) in front_end.sources().iter().enumerate() {
         (0..100).for_each(|key| source.send(key, &content(index, key)).unwrap());
@@ -198,10 +196,9 @@ fn the_alarm_of_an_interrupted_run_is_over_once_the_run_goes_on() {
         let found = alarms.find(|alarm| alarm["name"] == "run_interrupted");
         found.map(|alarm| alarm["state"].as_str().unwrap().to_owned())
     };
-    wait_while(|| state().is_none());
-    second.ctl(&["start"]);
-    second.until(|state| state["run"]["number"] == 1);
-    wait_while(|| state().as_deref() != Some("cleared"));
+    second.until(|state| state["run"]["number"] == 1 && state["state"] == "recording");
+    // It is not raised at all if the run goes on before the catalogue is read.
+    wait_while(|| state().is_some_and(|state| state != "cleared"));
 }
 
 /// A run that was killed, and of which nothing was written for so long, when the next recorder
