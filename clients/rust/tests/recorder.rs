@@ -1,6 +1,6 @@
 //! The client against the recorder for tests, over real sockets.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use catchment_fixtures::Random;
@@ -252,8 +252,8 @@ fn the_recorder_is_told_of_skew_buffer_and_pauses() {
 #[test]
 fn close_waits_for_a_callback_that_runs() {
     let recorder = Recorder::start().expect("a port");
-    let ((called, is_called), (closed, is_closed)) = (channel(), channel());
-    let (returns, returned) = channel();
+    let ((called, is_called), (closed, is_closed)) = (sync_channel(1), sync_channel(1));
+    let (returns, returned) = sync_channel(1);
     let builder = Frontend::builder(&recorder.url(), "camera").callbacks(Box::new(move |_| {
         called.send(()).expect("the test waits");
         // A close that does not wait for this is over long before.
@@ -272,8 +272,8 @@ fn close_waits_for_a_callback_that_runs() {
 #[test]
 fn a_callback_that_closes_its_front_end_does_not_wait_for_itself() {
     let recorder = Recorder::start().expect("a port");
-    let (gives, given) = channel::<Frontend>();
-    let (ends, ended) = channel();
+    let (gives, given) = sync_channel::<Frontend>(1);
+    let (ends, ended) = sync_channel(1);
     let builder = Frontend::builder(&recorder.url(), "camera").callbacks(Box::new(move |_| {
         let frontend = given.recv().expect("the test gives it");
         ends.send(frontend.close(LONG)).expect("the test waits");

@@ -687,6 +687,6 @@ pub(crate) fn store_long(ingest: &mut Ingest, account: usize, bytes: &[u8]) -> O
 fn sender_flags(flags: u8, tag: u8) -> u8 {
     let error = u8::from(flags & PartFlags::SENDER_ERROR != 0);
     let untagged = u8::from(tag == 0);
-    let flags = FragmentFlags::SENDER_ERROR * error | FragmentFlags::UNTAGGED * untagged;
+    let flags = (FragmentFlags::SENDER_ERROR * error) | (FragmentFlags::UNTAGGED * untagged);
     FragmentFlags::SENT_ONCE | flags
 }

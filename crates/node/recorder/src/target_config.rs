@@ -366,7 +366,7 @@ mod tests {
         let source = SourceConfig::new("source".to_owned(), "127.0.0.1:0".parse().unwrap());
         let node = |number| {
             let place = Place::Node(NodeConfig::at("there:1"));
-            TargetConfig { place, ..TargetConfig::folder(&format!("n{number}"), "runs".into()) }
+            TargetConfig { place, ..TargetConfig::folder(format!("n{number}"), "runs".into()) }
         };
         for memory_bytes in [192 << 20, 1 << 30, 8 << 30] {
             let mut config = RecorderConfig::new("runs".into(), vec![source.clone()]);

@@ -183,9 +183,10 @@ fn the_alarm_of_an_interrupted_run_is_over_once_the_run_goes_on() {
     let text = std::fs::read_to_string(folder.path().join("node.toml")).unwrap();
     let first = Node::start(folder.path(), &text, &[]);
     let front_end = front_end(&url, KeyKind::Number);
-    let source = &front_end.sources()[0];
-    source.send(0, &content(0, 0)).unwrap();
-    wait_while(|| source.status().durable < 2);
+    for (index, source) in front_end.sources().iter().enumerate() {
+        (0..100).for_each(|key| source.send(key, &content(index, key)).unwrap());
+    }
+    wait_while(|| front_end.sources()[0].status().durable < 2);
     drop(first);
     let second = Node::start(folder.path(), &text, &[]);
     let state = || {
