@@ -643,8 +643,9 @@ class FrontendLink:
     def say(self, text: str) -> None:
         """Reports a line of status."""
     def close(self, timeout: float) -> tuple[int, int]:
-        """Waits until everything is confirmed, at most for so many seconds, and ends. Returns how
-        many items are not confirmed, and how many a run has ended without.
+        """Waits until everything is confirmed, at most for so many seconds, ends, and waits until a
+        callback that runs has returned. Returns how many items are not confirmed, and how many a
+        run has ended without.
         """
 
 @final
