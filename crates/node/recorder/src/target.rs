@@ -388,6 +388,13 @@ impl<S: FolderStore> Target<S> {
     /// The run has ended without this target, whose disk may not answer for hours.
     fn leave_chunks(&mut self) {
         self.input.leave_chunks();
+        let under_way = self.copying.as_mut().and_then(|frame| frame.column.as_mut());
+        if let Some(column) = under_way
+            && let Some(own) = out_of_chunks(column)
+        {
+            *column = own;
+            self.files.sink().join_pieces();
+        }
         for frame in self.copying.iter_mut().chain(&mut self.offered) {
             let items = frame.copied.iter_mut().chain(&mut frame.parts);
             let columns = items.filter_map(|item| match item {

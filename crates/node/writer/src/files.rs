@@ -101,6 +101,8 @@ struct UnderWay<B> {
     /// piece, the offset in the table.
     piece: usize,
     at: usize,
+    /// How many of the column's bytes are copied.
+    done: usize,
 }
 
 impl<S: Store, T, A> FrameFiles<S, T, A> {
@@ -316,7 +318,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         self.layout.restart(FrameInfo { file_id: file.file_id, ..info }, columns_max);
         let StoreFile { store, id } = file.id;
         let (stream, offset) = (self.jobs[store].begin(id, file.end), file.end);
-        self.frame = Some(UnderWay { store, stream, offset, piece: 0, at: 0 });
+        self.frame = Some(UnderWay { store, stream, offset, piece: 0, at: 0, done: 0 });
         self.digest = BlockDigest::default();
         self.table.clear();
     }
@@ -326,7 +328,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
     /// room.
     pub fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool {
         let frame = self.frame.as_mut().expect("a frame is under way");
-        let UnderWay { store, stream, piece, at, .. } = frame;
+        let UnderWay { store, stream, piece, at, done, .. } = frame;
         let jobs = &mut self.jobs[*store];
         if !jobs.pad_to(stream, self.layout.next_offset()) {
             return false;
@@ -340,6 +342,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
             };
             *budget -= copied;
             *at += copied;
+            *done += copied;
             if copied < rest.len() {
                 return false;
             }
@@ -361,10 +364,20 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
             }
         }
         self.layout.push(column.entry(checksums.crc32c()));
-        (*piece, *at) = (0, 0);
+        (*piece, *at, *done) = (0, 0, 0);
         self.digest = BlockDigest::default();
         self.table.clear();
         true
+    }
+
+    /// From now on the column under way has its bytes in one piece.
+    pub fn join_pieces(&mut self) {
+        let Some(UnderWay { piece, at, done, .. }) = &mut self.frame else { return };
+        match self.table.is_empty() {
+            true => (*piece, *at) = (0, *done),
+            // All of them are copied.
+            false => *piece = 1,
+        }
     }
 
     /// Ends the frame: the memory of its columns is not needed any more. Its tag comes back when
@@ -378,7 +391,7 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         };
         let jobs = &mut self.jobs[store];
         if !jobs.pad_to(&mut stream, self.layout.frame_bytes()) {
-            self.frame = Some(UnderWay { store, stream, offset, piece: 0, at: 0 });
+            self.frame = Some(UnderWay { store, stream, offset, piece: 0, at: 0, done: 0 });
             return Err(tag);
         }
         let summary = self.layout.finish(offset, jobs.first(&mut stream));
