@@ -21,8 +21,9 @@ export function offsetsWords(offsets: Offsets): string {
   const place = beyond_ns !== null
     ? `Outside the window of most events, by ${format.join(format.nanoseconds(beyond_ns))}.`
     : count === 0 ? "In no event." : `Mean ${format.join(format.nanoseconds(mean_ns))}.`;
-  const mean = drift_ppm === null ? place
-    : `${place} Its clock drifts by ${format.join(format.ppm(drift_ppm))} against the events' time.`;
+  const drift = drift_ppm === null ? "" : format.join(format.ppm(drift_ppm));
+  const mean = drift === "" ? place
+    : `${place} Its clock drifts by ${drift} against the events' time.`;
   if (suggested_ns === null) {
     const where = count === 0 ? "around them" : "of what is in events by chance";
     return `${mean} Nothing stands out ${where}: no time_offset is suggested.`;

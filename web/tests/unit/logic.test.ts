@@ -72,7 +72,8 @@ test("what a source's times suggest stands there as it is configured", () => {
     'Mean 3.10 µs. Suggested: time_offset = "-3050 ns". With those of all sources build.time.window = "800 ns" holds 99.9 % of each.');
   expect(words({ ...offsets, window_ns: null })).toBe('Mean 3.10 µs. Suggested: time_offset = "-3050 ns".');
   expect(words({ ...offsets, drift_ppm: -3.2, window_ns: null })).toBe(
-    "Mean 3.10 µs. Its clock drifts by −3.20 ppm against the events' time. Suggested: time_offset = \"-3050 ns\".");
+    "Mean 3.10 µs. Its clock drifts by −3.20 ppm against the events' time. " +
+      'Suggested: time_offset = "-3050 ns".');
   expect(words({ ...offsets, suggested_ns: null })).toContain("no time_offset is suggested");
   expect(words({ ...offsets, beyond_ns: 3_000_000, window_ns: null })).toBe(
     'Outside the window of most events, by 3.00 ms. Suggested: time_offset = "-3050 ns".');

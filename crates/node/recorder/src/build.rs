@@ -546,8 +546,8 @@ impl Pausable {
         }
     }
 
-    /// Tells the builder which sources wait before it. Of those that promise only the ones that
-    /// the next event does not wait for, unless frames are on their way: it has to close for room.
+    /// Tells the builder which sources wait for room. While no frames are on their way, not those
+    /// that promise and that the next event waits for: it has to close, so that there is room.
     fn hold(
         &self,
         builder: &mut RuledBuilder,

@@ -155,8 +155,8 @@ impl OpenEvents {
         self.window.contains(key) && !self.seen.contains(index, key)
     }
 
-    /// Whether a key is further from one before it than the window is long, and than any events
-    /// that closed were from each other.
+    /// Whether a key is further from one before it than the window is long, and than any two
+    /// events in turn were apart.
     pub fn is_far(&self, before: u64, key: u64) -> bool {
         key.saturating_sub(before) >= self.window.events().max(self.absent.most)
     }
@@ -476,7 +476,7 @@ impl OpenEvents {
         matched: &mut Matched,
     ) {
         let (from, to) = (absent.start, absent.end);
-        // Of those that only a few sources have come to, nobody says that they were numbered.
+        // While most sources have not passed the event, nothing says that these keys were numbered.
         let is_claimed = !complete
             && to - from > self.limits.reorder_events
             && horizon.is_promised_alone()

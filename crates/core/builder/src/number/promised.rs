@@ -20,9 +20,9 @@ const AHEAD: u32 = u32::MAX - 1;
 const CLAIMED_MIN: usize = 3;
 
 impl NumberMatcher {
-    /// Where a source claims keys far beyond those of events that most others have not come to: the
-    /// first fragment of these, which is parked. A single one may be garbled: nothing follows it
-    /// before most others have.
+    /// The first parked fragment of a source whose key is a claim: it is far beyond the newest
+    /// event, or the fragment before it, and most sources have not passed it. A single one may be
+    /// garbled, so that no window moves to it before most have.
     pub(super) fn first_claimed(&self, index: usize) -> Option<&Ahead> {
         let OpenEvents { window, .. } = &self.events;
         let newest = self.parked.ahead(index).next_back()?;

@@ -16,9 +16,9 @@
 //!                             number is durable at nodes
 //! lost 60-62                  added when the program leaves it: frames from the first number on,
 //!                             below the second, that cannot be read, and are counted
-//! file 3 63-90 12             the file with index 3 has 12 frames with numbers from 63 on, below 90:
-//!                             added at its syncs as long as there is room, and when it is closed;
-//!                             the last line of a file counts
+//! file 3 63-90 12             the file with index 3 has 12 frames with numbers from 63 on, below
+//!                             90: added at its syncs as long as there is room, and when it is
+//!                             closed; the last line of a file counts
 //! doubt 50                    added when the folder has failed to make what it has durable: it
 //!                             may show frames from that number on, and lack them after a power cut
 //! moved 4-210 0-0             added with `end`: of each source, spilled fragments that no frame
