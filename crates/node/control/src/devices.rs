@@ -92,16 +92,19 @@ pub(crate) struct Origin {
     pub(crate) comment: String,
     /// Both, to be added to the remarks of the run.
     pub(crate) remark: Option<Remark>,
+    /// Whether it is for the interrupted run only, and begins no other.
+    pub(crate) is_to_go_on: bool,
 }
 
 impl Origin {
     /// The origin of a command in progress.
     pub(crate) fn of(command: UnderWay) -> Self {
         let UnderWay { request, since_ns, .. } = command;
-        let Request { who, comment, command, .. } = request;
+        let Request { id, who, comment, command, .. } = request;
         let comment = comment.unwrap_or_default();
         let remark = remark_of(since_ns, command, &who, &comment);
-        Self { who, comment, remark }
+        let is_to_go_on = id.as_str().starts_with(resuming::GO_ON);
+        Self { who, comment, remark, is_to_go_on }
     }
 }
 
@@ -224,11 +227,15 @@ pub(crate) fn specs(configuration: &Configuration) -> Vec<DeviceSpec> {
 }
 
 impl Devices {
-    /// Starts the threads of these devices.
+    /// Starts the threads of these devices of the node's first configuration.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn start(shared: &Arc<NodeShared>, specs: &[DeviceSpec]) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        shared: &Arc<NodeShared>,
+        specs: &[DeviceSpec],
+        first: &Arc<Configuration>,
+    ) -> std::io::Result<Self> {
         let has = |device| specs.iter().any(|spec| spec.path == device);
         let (done, results) = bounded(64);
         let run_status: Arc<RunStatus> = Arc::default();
@@ -242,7 +249,8 @@ impl Devices {
             preflight: None,
             standing: None,
             awaits_first: shared.settings.start == Start::Auto,
-            may_resume: shared.settings.resume && shared.settings.start == Start::Auto,
+            may_resume: shared.settings.resume,
+            goes_on_alone: (shared.settings.start == Start::Manual).then(|| Arc::clone(first)),
             since: Instant::now(),
         };
         let mut emulating =
@@ -257,6 +265,7 @@ impl Devices {
             let obey = move |job: Option<&Job>| match job {
                 Some(job) => recording.obey(job),
                 None => {
+                    recording.go_on_alone();
                     recording.listen_again();
                     recording.shared.catalog.settle();
                     Ok(())
@@ -358,6 +367,8 @@ struct Recording {
     awaits_first: bool,
     /// Whether the next run may be an interrupted one that goes on: the first one alone.
     may_resume: bool,
+    /// Whether to look for one that goes on without a command, and the configuration for that.
+    goes_on_alone: Option<Arc<Configuration>>,
     /// When the program began.
     since: Instant,
 }
@@ -439,6 +450,9 @@ impl Recording {
                 self.open = Some(open);
                 return Ok(());
             }
+        }
+        if job.origin.is_to_go_on {
+            return Err(failed("the interrupted run cannot go on", State::Configured));
         }
         self.may_resume = false;
         let configuration = self.with_admitted(&job.configuration);

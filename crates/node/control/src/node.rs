@@ -216,7 +216,7 @@ impl Node {
             past_runs::recall(&shared).map_err(system("a thread".into()))?;
         }
         let specs = devices::specs(&auto);
-        let devices = Devices::start(&shared, &specs).map_err(system("a thread".into()))?;
+        let devices = Devices::start(&shared, &specs, &auto).map_err(system("a thread".into()))?;
         let run_status = Arc::clone(&devices.run_status);
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let drain_ns = nanoseconds(shared.settings.drain).max(1);

@@ -51,7 +51,7 @@ impl Node {
         })
     }
 
-    fn prepared(folder: &Path, text: &str, prepare: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn prepared(folder: &Path, text: &str, prepare: impl FnOnce(&mut Command)) -> Self {
         std::fs::write(folder.join("node.toml"), text).unwrap();
         let mut command = catchment(folder, &["run", "node.toml", "--listen", "127.0.0.1:0"]);
         prepare(&mut command);

@@ -205,8 +205,17 @@ fn the_alarm_of_an_interrupted_run_is_over_once_the_run_goes_on() {
 /// begins; returns the states of the runs, newest first, and what that recorder logs.
 fn is_resumed_after(age: Duration) -> (Vec<String>, String) {
     let folder = tempfile::tempdir().unwrap();
-    let url = configure(folder.path(), "", "[run]\nresume = \"1 h\"\n");
-    let first = recorder(folder.path());
+    is_killed(folder.path(), age);
+    let text = std::fs::read_to_string(folder.path().join("node.toml")).unwrap();
+    let second = Node::start(folder.path(), &text, &[]);
+    second.until(|state| state["state"] == "recording");
+    states_and_log(folder.path())
+}
+
+/// A run that was killed, and to which nothing has been written for so long.
+fn is_killed(folder: &Path, age: Duration) {
+    let url = configure(folder, "", "[run]\nresume = \"1 h\"\n");
+    let first = recorder(folder);
     let front_end = front_end(&url, KeyKind::Number);
     for (index, source) in front_end.sources().iter().enumerate() {
         (0..100).for_each(|key| source.send(key, &content(index, key)).unwrap());
@@ -214,20 +223,21 @@ fn is_resumed_after(age: Duration) -> (Vec<String>, String) {
     wait_while(|| front_end.sources()[0].status().durable < 2);
     kill(first);
     let written = SystemTime::now() - age;
-    let entries = std::fs::read_dir(only_run(folder.path())).unwrap();
+    let entries = std::fs::read_dir(only_run(folder)).unwrap();
     for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_modified(written).unwrap();
     }
     // What writes the catalogue gives back the blocks that the run had taken ahead.
-    json(folder.path(), &["catalog", "set", "1", "--quality", "good", "--json"], 0);
-    let text = std::fs::read_to_string(folder.path().join("node.toml")).unwrap();
-    let second = Node::start(folder.path(), &text, &[]);
-    second.until(|state| state["state"] == "recording");
-    let rows = json(folder.path(), &["catalog", "ls", "--json"], 0);
+    json(folder, &["catalog", "set", "1", "--quality", "good", "--json"], 0);
+}
+
+/// The states of the runs, newest first, and what the node logged.
+fn states_and_log(folder: &Path) -> (Vec<String>, String) {
+    let rows = json(folder, &["catalog", "ls", "--json"], 0);
     let states = rows["runs"].as_array().unwrap().iter();
     let states = states.map(|row| row["state"].as_str().unwrap().to_owned()).collect();
-    (states, std::fs::read_to_string(folder.path().join("node.log")).unwrap())
+    (states, std::fs::read_to_string(folder.join("node.log")).unwrap())
 }
 
 #[test]
@@ -238,4 +248,31 @@ fn a_run_goes_on_only_if_it_was_written_to_within_run_resume() {
     assert_eq!(states, ["recording", "interrupted"], "{logged}");
     assert!(logged.contains("the run was interrupted too long ago to go on"), "{logged}");
     assert!(!logged.contains("the interrupted run goes on"), "{logged}");
+}
+
+#[test]
+fn on_a_node_that_waits_for_commands_an_interrupted_run_goes_on_without_one() {
+    let manual = |folder: &Path| {
+        let text = std::fs::read_to_string(folder.join("node.toml")).unwrap();
+        Node::prepared(folder, &text, |command| {
+            command.arg("--manual");
+        })
+    };
+    let folder = tempfile::tempdir().unwrap();
+    is_killed(folder.path(), Duration::ZERO);
+    let second = manual(folder.path());
+    second.until(|state| state["state"] == "recording" && state["run"]["number"] == 1);
+    let (states, logged) = states_and_log(folder.path());
+    assert_eq!(states, ["recording"], "{logged}");
+    drop(second);
+
+    // One that is too old stays interrupted, and no other begins.
+    let folder = tempfile::tempdir().unwrap();
+    is_killed(folder.path(), Duration::from_secs(7_200));
+    let second = manual(folder.path());
+    wait_while(|| !states_and_log(folder.path()).1.contains("interrupted too long ago to go on"));
+    assert_eq!(second.ctl(&["state"])["state"], "idle");
+    second.ctl(&["start"]);
+    let (states, logged) = states_and_log(folder.path());
+    assert_eq!(states, ["recording", "interrupted"], "{logged}");
 }

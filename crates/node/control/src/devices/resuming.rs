@@ -15,18 +15,68 @@ use catchment_net::run_of_timer;
 use catchment_recorder::{
     ADMITTED, ForwardWait, Recorder, RecorderConfig, RecorderError, TargetConfig,
 };
+use catchment_run::Command;
 use catchment_storage::{CaughtUp, Resumable, ResumedPlace};
 use catchment_telemetry::utc_now;
 
 use super::{Job, Open, Recording};
+use crate::api;
 use crate::configuration::Configuration;
+use crate::node::signal;
+use crate::security::guard::Who;
 use crate::shared::GOES_ON;
 
 /// How long what may pass is waited for.
 const RESUME_WITHIN: Duration = Duration::from_secs(10);
 const RESUME_POLL: Duration = Duration::from_millis(100);
 
+/// Begins the request ids of commands that are for an interrupted run only.
+pub(super) const GO_ON: &str = "go-on-";
+
+/// An interrupted run that may go on.
+struct Newest {
+    row: RunRow,
+    /// Its folder's.
+    name: String,
+    config: RecorderConfig,
+    /// For how long nothing of it has been written.
+    age: Duration,
+}
+
 impl Recording {
+    /// Asks for *start* if the interrupted run may go on, on a node that begins no run by itself.
+    /// Looks once, before the first command for a run.
+    pub(super) fn go_on_alone(&mut self) {
+        let Some(configuration) = self.goes_on_alone.take().filter(|_| self.may_resume) else {
+            return;
+        };
+        let is_candidate = configuration.recorder.has_front_ends()
+            && match self.newest(&configuration, Duration::ZERO) {
+                Ok(found) => found.is_some(),
+                // What is in the way may pass while the command waits.
+                Err(_) => true,
+            };
+        if !is_candidate {
+            return;
+        }
+        let settings = &self.shared.settings;
+        let who = Who { name: settings.who.clone(), ..signal() };
+        let asked = api::CommandRequest {
+            request: format!("{GO_ON}{}", self.shared.started_ns),
+            command: Command::Start.name().into(),
+            ..api::CommandRequest::default()
+        };
+        let asked = self.shared.put(move |conductor, now_ns| {
+            let answer = conductor.command(now_ns, &asked, None, &who);
+            answer.inspect_err(|problem| {
+                tracing::warn!(reason = problem.detail, "the interrupted run does not go on");
+            })
+        });
+        if let Err(problem) = asked {
+            tracing::warn!(reason = problem.detail, "the interrupted run does not go on");
+        }
+    }
+
     /// The last run, if its recorder has died and it can go on. If it never will, the reason is
     /// logged.
     ///
@@ -43,7 +93,44 @@ impl Recording {
     }
 
     fn resume_newest(&self, job: &Job) -> Result<Option<Open>, String> {
-        let Configuration { resume_ns, recorder: config, .. } = &*job.configuration;
+        let base = &job.configuration;
+        let resume = Duration::from_nanos(base.resume_ns);
+        let forwarded_within = resume.saturating_sub(self.since.elapsed());
+        let Some(newest) = self.newest(base, forwarded_within)? else { return Ok(None) };
+        let Newest { row, name, config, age } = newest;
+        let resumed = self.of_interrupted(&row, (base, &config), &name).and_then(|configuration| {
+            let RecorderConfig { run_number, run_id, emulated, .. } = config;
+            let config = configuration.recorder.clone();
+            let config = RecorderConfig { run_number, run_id, emulated, ..config };
+            Ok((self.resume_run(&row, &name, config)?, configuration))
+        });
+        match resumed {
+            Ok((open, configuration)) => {
+                *self.run_status.recorded.lock() = Some(configuration);
+                Ok(Some(open))
+            }
+            Err((error, false)) => {
+                tracing::warn!(run = row.number, %error, "the interrupted run cannot go on");
+                Ok(None)
+            }
+            Err((error, true)) => {
+                let run = format!("run {}, which was interrupted,", row.number);
+                Err(try_again(&run, error, resume.saturating_sub(age)))
+            }
+        }
+    }
+
+    /// The last run, if its recorder has died not longer ago than `run.resume`. What storage nodes
+    /// lack of it and is in spills is waited for so long.
+    ///
+    /// # Errors
+    /// Why it cannot be said now.
+    fn newest(
+        &self,
+        configuration: &Configuration,
+        forwarded_within: Duration,
+    ) -> Result<Option<Newest>, String> {
+        let Configuration { resume_ns, recorder: config, .. } = configuration;
         let resume = Duration::from_nanos(*resume_ns);
         let row = match self.shared.catalog.interrupted() {
             Ok(Some(row)) => row,
@@ -60,11 +147,9 @@ impl Recording {
         if resume.is_zero() {
             return Ok(None);
         }
-        let emulated = job.configuration.emulates();
-        let run_id = row.id.or(config.run_id);
+        let (run_id, emulated) = (row.id.or(config.run_id), configuration.emulates());
         let config = RecorderConfig { run_number: row.number, run_id, emulated, ..config.clone() };
-        let left = resume.saturating_sub(self.since.elapsed());
-        let wait = ForwardWait { within: left, bytes: &self.shared.forwarded_bytes };
+        let wait = ForwardWait { within: forwarded_within, bytes: &self.shared.forwarded_bytes };
         let written_ns = match Recorder::last_written_ns(&config, &name, &wait) {
             Ok(Some(written_ns)) => written_ns,
             // All is at the front-ends: it goes on from its beginning.
@@ -90,26 +175,7 @@ impl Recording {
             );
             return Ok(None);
         }
-        let base = (&job.configuration, &config);
-        let resumed = self.of_interrupted(&row, base, &name).and_then(|configuration| {
-            let config = configuration.recorder.clone();
-            let config = RecorderConfig { run_number: row.number, run_id, emulated, ..config };
-            Ok((self.resume_run(&row, &name, config)?, configuration))
-        });
-        match resumed {
-            Ok((open, configuration)) => {
-                *self.run_status.recorded.lock() = Some(configuration);
-                Ok(Some(open))
-            }
-            Err((error, false)) => {
-                tracing::warn!(run = row.number, %error, "the interrupted run cannot go on");
-                Ok(None)
-            }
-            Err((error, true)) => {
-                let run = format!("run {}, which was interrupted,", row.number);
-                Err(try_again(&run, error, resume.saturating_sub(age)))
-            }
-        }
+        Ok(Some(Newest { row, name, config, age }))
     }
 
     /// Whether the catalogue knows the text of an interrupted run that needs no folder and of which
