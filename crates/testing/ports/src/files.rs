@@ -108,7 +108,13 @@ impl MemoryFiles {
 
     /// What was written becomes durable in time, as after a writer was killed.
     pub fn settle(&self) {
-        for file in self.0.lock().values_mut() {
+        self.settle_in(Path::new(""));
+    }
+
+    /// The same, of the files in a folder.
+    pub fn settle_in(&self, folder: &Path) {
+        let mut files = self.0.lock();
+        for (_, file) in files.iter_mut().filter(|(path, _)| path.starts_with(folder)) {
             file.is_named = true;
             for write in std::mem::take(&mut file.unsynced) {
                 overwrite(&mut file.durable, write.offset, &write.bytes);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use catchment_fixtures::Random;
-use catchment_ports::{MemoryFiles, VirtualClock};
+use catchment_ports::{MemoryFiles, StoreFault, VirtualClock};
 use catchment_run::Command;
 
 use crate::conductor::{self, Asked, Conductor};
@@ -628,6 +628,15 @@ impl World<'_> {
             wires.orphan(now_ns, is_told, front_end);
         }
         drop((slots, assembly));
+        // What an earlier run could not make durable it has said to be in doubt when it ended, and no
+        // power cut is needed to know that.
+        let ended = self.lives.iter().filter(|life| !life.has_crashed);
+        for life in ended.flat_map(Life::of_targets) {
+            let doubts = [StoreFault::SyncError, StoreFault::FinishError];
+            if doubts.iter().any(|fault| life.disk.contains(fault)) {
+                self.files.settle_in(&life.folder);
+            }
+        }
         match of_power {
             true => self.files.crash(&mut self.plan.case.chance("what is left")),
             false => self.files.settle(),
