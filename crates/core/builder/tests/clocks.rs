@@ -233,6 +233,28 @@ fn a_slow_source_whose_clock_is_stuck_costs_one_time_out() {
     assert_eq!(rig.count(2, Entry::FragmentsDuplicate), 25);
 }
 
+/// Out of step is out of step: another clock than before does not begin the time-out again.
+#[test]
+fn a_clock_that_is_slow_and_then_jumps_costs_one_time_out() {
+    let mut rig = rig(3, 100, |_| {});
+    for ns in (1..=3_000).map(|event| event * MS) {
+        events(&mut rig, &[0, 1], [ns]);
+        // A fifth of its speed after half a second, so that it is out of step by half a second after
+        // another 625 ms; and then 3 s ahead.
+        let slow = ns.min(500 * MS) + ns.saturating_sub(500 * MS) / 5;
+        let ahead = if ns < 1_900 * MS { 0 } else { 3 * S };
+        send(&mut rig, ns, 2, &[slow + ahead]);
+        rig.poll(ns);
+        let status = rig.builder.status();
+        let (open, named) = (status.open_events, status.sources[2].out_of_step);
+        assert!(ns >= 2_100 * MS || !named, "at {} ms", ns / MS);
+        assert!(ns < 2_150 * MS || named && open <= 10, "{open} at {} ms", ns / MS);
+    }
+    rig.finish(3_001 * MS);
+    let of_first = rig.rows.values().filter(|row| row.fragments[0].is_some());
+    assert_eq!(of_first.count(), 3_000);
+}
+
 #[test]
 fn a_clock_that_is_stuck_from_the_start_costs_one_time_out() {
     let mut rig = rig(3, 100, |_| {});

@@ -117,6 +117,7 @@ impl Horizon {
                 heard_ns: None,
                 advanced_ns: 0,
                 fresh: false,
+                strays: false,
                 in_step_ns: 0,
                 out_of_step: false,
                 repeats: 0,
@@ -378,12 +379,17 @@ impl Horizon {
         {
             said = Some(newest);
         }
-        if let (Some(position), Some(lead_ns)) = (voter.position, self.lead_ns)
-            && std::mem::take(&mut voter.fresh)
-        {
-            if position.lead_ns().abs_diff(lead_ns) <= skew_ns.cast_unsigned() {
+        if let (Some(position), Some(lead_ns)) = (voter.position, self.lead_ns) {
+            let is_fresh = std::mem::take(&mut voter.fresh);
+            if is_fresh {
+                voter.strays = position.lead_ns().abs_diff(lead_ns) > skew_ns.cast_unsigned();
+            }
+            if is_fresh && !voter.strays {
                 (voter.in_step_ns, voter.out_of_step) = (active_ns, false);
-            } else if active_ns - voter.in_step_ns >= timeout_ns {
+            }
+            // One whose clock goes elsewhere from there has not come back: it has no second time-out.
+            let strays = voter.strays && (is_fresh || voter.claim.is_some());
+            if strays && active_ns - voter.in_step_ns >= timeout_ns {
                 (voter.position, voter.out_of_step) = (None, true);
             }
         }

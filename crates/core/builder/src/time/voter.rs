@@ -32,6 +32,8 @@ pub struct Voter {
     pub held: VecDeque<Held>,
     /// Whether it is a front-end.
     pub promises: bool,
+    /// Whether it was out of step at its last look for which it had delivered.
+    pub strays: bool,
     /// How far its clock was ahead of the others' at the last look.
     pub ahead_ns: i64,
 }
@@ -88,7 +90,8 @@ impl Voter {
     pub fn place(&mut self, position: Position, active_ns: u64) {
         (self.position, self.claim) = (Some(position), None);
         (self.taken_ns, self.in_step_ns) = (active_ns, active_ns);
-        (self.fresh, self.out_of_step, self.repeats) = (true, false, 0);
+        (self.fresh, self.strays) = (true, false);
+        (self.out_of_step, self.repeats) = (false, 0);
     }
 }
 

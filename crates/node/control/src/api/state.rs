@@ -415,7 +415,7 @@ pub struct LinkState {
     /// Its marks *begin* and *end* of other runs than this one.
     pub marks_ignored: u64,
     /// Rows without it of events that did not wait for it any more while its connection was held:
-    /// what its other sources bring stands before it.
+    /// there was no memory for what stands before it, or for it.
     pub fragments_skew: u64,
     /// Fragments that its sender abandoned in the run, by reason: buffer, hardware, busy, other.
     pub abandoned: BTreeMap<String, u64>,
