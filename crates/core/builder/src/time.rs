@@ -44,6 +44,7 @@ mod promises;
 mod regroup;
 mod settings;
 mod states;
+mod unread;
 mod voter;
 
 use catchment_model::{CloseReason, Entry, EventFlags};
@@ -85,7 +86,8 @@ pub struct TimeMatcher {
     wanted: Wanted,
     edges: Edges,
     required: Vec<bool>,
-    sparse: Vec<(usize, i64)>,
+    /// Sparse sources, with their lag, and what was last waited for of each.
+    sparse: Vec<(usize, i64, i64)>,
     floods: Floods,
     /// The source whose fragments name groups, and what those name that come next.
     reference: Option<usize>,
@@ -149,7 +151,9 @@ impl TimeMatcher {
             wanted: Wanted::default(),
             edges: Edges::new(config),
             required: sources().map(|index| config.sources[index].is_required()).collect(),
-            sparse: sparse.map(|index| (index, time.clocks[index].lag_ns.cast_signed())).collect(),
+            sparse: sparse
+                .map(|index| (index, time.clocks[index].lag_ns.cast_signed(), i64::MIN))
+                .collect(),
             floods: Floods::new(time, time.opener_count(&config.sources), config.timeout_ns),
             reference: time.reference,
             named: 0,
@@ -348,7 +352,7 @@ impl TimeMatcher {
             return self.lowest(named, matched);
         }
         // A sparse source is waited for a lag behind the others, however long it is silent.
-        for &(index, _) in &self.sparse {
+        for &(index, ..) in &self.sparse {
             self.horizon.lows[index] = i64::MAX;
         }
         let mut others_ns = self.lowest(named, matched);
@@ -358,15 +362,21 @@ impl TimeMatcher {
             // does it that all others are idle or gone.
             others_ns = others_ns.min(time_ns.unwrap_or(i64::MAX));
         }
-        for &(index, lag_ns) in &self.sparse {
+        for (index, lag_ns, waited_ns) in &mut self.sparse {
+            let (index, lag_ns) = (*index, *lag_ns);
             if promises.has(index) && !promises.is_awaited(index) {
                 continue;
             }
             let own_ns = self.horizon.passed_ns(index, self.now_ns).unwrap_or(i64::MIN);
-            let behind_ns = match others_ns {
+            let mut behind_ns = match others_ns {
                 i64::MAX => i64::MAX,
                 others_ns => others_ns.saturating_sub(lag_ns),
             };
+            if self.horizon.is_unread_now(index) {
+                behind_ns = behind_ns.min(*waited_ns);
+            } else if named == 0 && behind_ns < i64::MAX {
+                *waited_ns = behind_ns;
+            }
             self.horizon.lows[index] = own_ns.max(behind_ns);
         }
         self.lowest(named, matched)
@@ -475,7 +485,7 @@ impl Matcher for TimeMatcher {
     }
 
     fn push(&mut self, fragments: &[Fragment], matched: &mut Matched) {
-        self.horizon.count_time(self.now_ns);
+        self.horizon.count_delivery(self.now_ns);
         let arrived_ns = self.now_ns;
         for run in fragments.chunk_by(|one, other| one.source == other.source) {
             let Some(index) = matched.usable(run) else { continue };
@@ -513,6 +523,10 @@ impl Matcher for TimeMatcher {
 
     fn hold(&mut self, source: usize, _matched: &Matched) {
         self.horizon.mark_held(source, self.now_ns);
+    }
+
+    fn hold_unread(&mut self, source: usize, _matched: &Matched) {
+        self.horizon.mark_unread(source, self.now_ns);
     }
 
     fn poll(&mut self, matched: &mut Matched) {

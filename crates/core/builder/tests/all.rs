@@ -30,4 +30,5 @@ mod quorum;
 mod repetition;
 mod support;
 mod time;
+mod unread_by_time;
 mod wanted;

@@ -89,13 +89,15 @@ pub struct Horizon {
     pub lead_ns: Option<i64>,
     pub timeout_ns: u64,
     pub skew_ns: i64,
-    jump_ns: i64,
+    pub jump_ns: i64,
     held_max: usize,
     /// Time in which anyone delivers: pauses of all count as an eighth of a time-out.
     pub active_ns: u64,
     delivered_ns: Option<u64>,
     /// When anyone was first heard, in active time.
-    first_ns: Option<u64>,
+    pub first_ns: Option<u64>,
+    /// When a port's thread was last held up, in active time.
+    pub unread_ns: Option<u64>,
     look_due_ns: u64,
     held: usize,
     /// Held fragments that are given up, until they are fetched.
@@ -126,6 +128,9 @@ impl Horizon {
                 held: VecDeque::new(),
                 promises: promises.has(index),
                 ahead_ns: 0,
+                held_ns: None,
+                unread_ns: None,
+                unread_from_ns: 0,
             }
         };
         Self {
@@ -140,6 +145,7 @@ impl Horizon {
             active_ns: 0,
             delivered_ns: None,
             first_ns: None,
+            unread_ns: None,
             look_due_ns: 0,
             held: 0,
             given_up: Vec::new(),
@@ -155,11 +161,16 @@ impl Horizon {
     }
 
     /// Counts active time up to a delivery.
+    pub fn count_delivery(&mut self, now_ns: u64) {
+        self.count_time(now_ns);
+        self.first_ns.get_or_insert(self.active_ns);
+    }
+
+    /// Counts active time up to now, where someone delivers or would if it was read.
     pub fn count_time(&mut self, now_ns: u64) {
         let pause_ns = now_ns - self.delivered_ns.unwrap_or(now_ns);
         self.active_ns += pause_ns.min(self.timeout_ns / PERIODS);
         self.delivered_ns = Some(now_ns);
-        self.first_ns.get_or_insert(self.active_ns);
         if self.promises.is_any() {
             self.promises.count_time(now_ns);
         }
@@ -189,7 +200,7 @@ impl Horizon {
         now_ns: u64,
         mut put: impl FnMut(i64, &Fragment) -> bool,
     ) -> usize {
-        let jump_ns = self.jump_of(index);
+        let jump_ns = self.jump_of(index, now_ns);
         let voter = &mut self.voters[index];
         let Some(Position { mut stamp, mut at_ns }) = voter.position else { return 0 };
         let mut done = 0;
@@ -211,20 +222,15 @@ impl Horizon {
             (voter.fresh, voter.repeats) = (true, 0);
             voter.position = Some(Position { stamp, at_ns });
             self.lows[index] = stamp.ns - voter.reorder_ns;
+            self.date_unread(index);
         }
         done
-    }
-
-    /// The longest step of a source beyond the time that passed that is believed at once. Times of
-    /// a front-end rise as they please.
-    fn jump_of(&self, index: usize) -> i64 {
-        if self.promises.has(index) { TIME_END } else { self.jump_ns }
     }
 
     /// The time of a source's next fragment.
     pub fn take(&mut self, index: usize, held: &Held) -> Said {
         let &Held { ref fragment, arrived_ns: now_ns, .. } = held;
-        let jump_ns = self.jump_of(index);
+        let jump_ns = self.jump_of(index, now_ns);
         let voter = &mut self.voters[index];
         voter.heard_ns = Some(self.active_ns);
         let Some(position) = voter.position else { return self.hold(index, held) };
@@ -240,6 +246,7 @@ impl Horizon {
             (voter.fresh, voter.repeats) = (true, 0);
             voter.position = Some(Position { stamp, at_ns: now_ns });
             self.lows[index] = stamp.ns - voter.reorder_ns;
+            self.date_unread(index);
             return Said::Next(stamp.ns);
         }
         if -step_ns > self.skew_ns.max(voter.reorder_ns) {
@@ -259,23 +266,12 @@ impl Horizon {
         self.voters[index].taken_ns = self.active_ns;
     }
 
-    /// It waits, and is not silent.
-    pub fn mark_held(&mut self, index: usize, now_ns: u64) {
-        self.count_time(now_ns);
-        let voter = &mut self.voters[index];
-        (voter.taken_ns, voter.heard_ns) = (self.active_ns, Some(self.active_ns));
-        voter.advanced_ns = self.active_ns;
-        if self.promises.has(index) {
-            self.promises.hold(index);
-        }
-    }
-
     #[cold]
     fn hold(&mut self, index: usize, held: &Held) -> Said {
         let &Held { ref fragment, arrived_ns: now_ns, .. } = held;
         let jump_ns = match self.promises.is_trusted(index) {
             true => TIME_END,
-            false => self.jump_ns,
+            false => self.jump_ns + self.unread_for_ns(index, now_ns),
         };
         let voter = &mut self.voters[index];
         // As of a clock that stands: what is behind may be a packet that came twice.
@@ -408,6 +404,8 @@ impl Horizon {
         voter.out_of_step |= is_given_up && voter.is_silent(active_ns, timeout_ns);
         self.lows[index] = if voter.promises {
             self.promised_ns(index, now_ns)
+        } else if self.may_begin(&self.voters[index]) {
+            i64::MIN
         } else if self.voters[index].is_awaited(active_ns, timeout_ns) && !self.rests(now_ns) {
             self.passed_ns(index, now_ns).unwrap_or(i64::MAX)
         } else {
@@ -419,7 +417,7 @@ impl Horizon {
     }
 
     /// The median of the leads of those that stand: of ports, or of front-ends where there is none.
-    /// Of an even number of ports the one of the two in the middle counts that is nearer to what
+    /// While all ports wait outside it is what it was: what they bring is old. Of an even number of ports the one of the two in the middle counts that is nearer to what
     /// the quorum's lead was: a clock that is set back takes no other one with it.
     fn median(&self) -> Option<i64> {
         let stands =
@@ -427,10 +425,11 @@ impl Horizon {
         let leads_of = |promises: bool| {
             let standing = self.voters.iter().filter(stands);
             let kind = standing.filter(move |voter| voter.promises == promises);
-            kind.filter_map(|voter| Some(voter.position?.lead_ns())).collect()
+            let read = kind.filter(|voter| voter.promises || !self.is_held(voter));
+            read.filter_map(|voter| Some(voter.position?.lead_ns())).collect()
         };
         let mut leads: Vec<i64> = leads_of(false);
-        let is_of_ports = !leads.is_empty();
+        let is_of_ports = self.voters.iter().filter(stands).any(|voter| !voter.promises);
         if !is_of_ports {
             leads = leads_of(true);
         }
@@ -477,13 +476,17 @@ impl Horizon {
             return placed;
         }
         let Some(lead_ns) = self.lead_ns else { return placed };
-        for (index, voter) in self.voters.iter_mut().enumerate() {
+        for index in 0..self.voters.len() {
+            let voter = &self.voters[index];
             let is_due = |claim: &Claim| {
                 voter.position.is_none() || claim.values >= SETTLED_VALUES || at_end
             };
             let Some(claim) = voter.claim.filter(is_due) else { continue };
             let Some(aligned) = voter.aligned(&claim.newest, lead_ns) else { continue };
-            let is_near = aligned.lead_ns().abs_diff(lead_ns) <= self.skew_ns.cast_unsigned();
+            let ahead_ns = aligned.lead_ns().saturating_sub(lead_ns);
+            let behind_ns = self.skew_ns + self.unread_for_ns(index, aligned.at_ns);
+            let is_near = (-behind_ns..=self.skew_ns).contains(&ahead_ns);
+            let voter = &mut self.voters[index];
             if is_near || self.promises.is_trusted(index) {
                 voter.place(aligned, self.active_ns);
                 self.promises.stand(index);
@@ -491,6 +494,7 @@ impl Horizon {
                 voter.advanced_ns = claim.advanced_ns;
                 voter.taken_ns = voter.heard_ns.unwrap_or(self.active_ns);
                 self.lows[index] = aligned.stamp.ns - voter.reorder_ns;
+                self.date_unread(index);
                 placed.push(index);
             }
         }
@@ -523,9 +527,10 @@ impl Horizon {
         // Front-ends decide where no port delivers.
         let has_ports =
             self.voters.iter().any(|one| one.votes() && !one.promises && one.claim.is_some());
+        let in_time = self.is_claimed_in_time();
         let voters = || {
-            let votes = |voter: &&Voter| voter.votes() && !(has_ports && voter.promises);
-            self.voters.iter().filter(votes)
+            let is_one = |voter: &&Voter| voter.votes() && !(has_ports && voter.promises);
+            self.voters.iter().filter(is_one).filter(|voter| !(in_time && self.is_unread(voter)))
         };
         let waited_ns = self.first_ns.map_or(0, |first_ns| self.active_ns - first_ns);
         if !(all || waited_ns >= self.timeout_ns || at_end) {
@@ -551,7 +556,7 @@ impl Horizon {
     }
 
     /// Whether more than half of the senders that deliver claim times near each other, and far from
-    /// the quorum's.
+    /// the quorum's. What was not read when it came says nothing of that.
     pub fn claims_epoch(&self) -> Option<Cluster> {
         let lead_ns = self.lead_ns?;
         let alive = |voter: &&Voter| {
@@ -574,9 +579,11 @@ impl Horizon {
         needed: usize,
         (beside, ports_alone): (Option<i64>, bool),
     ) -> Option<Cluster> {
+        let in_time = beside.is_some() || self.is_claimed_in_time();
         let claims = || {
             let settled = |claim: &Claim| claim.values >= least;
-            let voters = self.voters.iter().enumerate().filter(|(_, voter)| voter.votes());
+            let votes = move |voter: &Voter| voter.votes() && !(in_time && self.is_unread(voter));
+            let voters = self.voters.iter().enumerate().filter(move |(_, voter)| votes(voter));
             voters.filter_map(move |(index, voter)| {
                 Some((index, voter, voter.claim.filter(settled)?))
             })
@@ -636,7 +643,10 @@ impl Horizon {
                 claim.lowest_ns = claim.lowest_ns.saturating_add(shift_ns);
             }
         }
-        self.lows.fill(i64::MAX);
+        for index in 0..self.lows.len() {
+            let may_begin = self.may_begin(&self.voters[index]);
+            self.lows[index] = if may_begin { i64::MIN } else { i64::MAX };
+        }
         let lead_ns = cluster.lead_ns.saturating_add(shift_ns);
         self.lead_ns = Some(lead_ns);
         Epoch { from_ns, to_ns: lead_ns.saturating_add_unsigned(now_ns), shift_ns }
@@ -674,4 +684,4 @@ const HOLD_TIMEOUTS: u64 = 2;
 /// How much of a time-out a pause of all counts for, and how often clocks are looked at in one.
 pub const PERIODS: u64 = 8;
 const LOOKS: u64 = 64;
-const TIME_MAX: u64 = 1 << 62;
+pub const TIME_MAX: u64 = 1 << 62;

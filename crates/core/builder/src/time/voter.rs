@@ -36,6 +36,11 @@ pub struct Voter {
     pub strays: bool,
     /// How far its clock was ahead of the others' at the last look.
     pub ahead_ns: i64,
+    /// When its fragments last waited outside, in active time: for whatever reason, and since its
+    /// receive thread is held up; and when the latter began.
+    pub held_ns: Option<u64>,
+    pub unread_ns: Option<u64>,
+    pub unread_from_ns: u64,
 }
 
 const _: () = assert!(std::mem::offset_of!(Voter, in_step_ns) <= 128);

@@ -1,6 +1,6 @@
-//! One of the 72 boards of the preset `alpha-72` dies and comes back, floods, or has a wrong clock:
-//! what that costs the others in a node that records them. In virtual time, and to the event:
-//! crates/core/builder/tests/bad_board.rs.
+//! One of the 72 boards of the preset `alpha-72` dies and comes back, restarts, floods, or has a
+//! wrong clock: what that costs the others in a node that records them. In virtual time, and to the
+//! event: crates/core/builder/tests/bad_board.rs.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -121,8 +121,14 @@ fn one_bad_board_of_72_costs_the_others_nothing_and_is_named_and_events_go_on() 
     };
     let stuck = Cell::new(None);
     type Bad<'a> = (&'a str, &'a dyn Fn(u64) -> Vec<u64>);
-    let faults: [Bad<'_>; 4] = [
+    let began = Cell::new(None);
+    let faults: [Bad<'_>; 5] = [
         ("source_silent", &|_| Vec::new()),
+        // It restarts, and its clock begins at zero.
+        ("source_out_of_step", &|ticks| {
+            began.set(began.get().or(Some(ticks)));
+            began.get().map(|zero| ticks - zero).into_iter().collect()
+        }),
         ("source_flooding", &flood),
         ("source_out_of_step", &|ticks| vec![ticks + SECOND]),
         ("source_out_of_step", &|ticks| {
