@@ -45,7 +45,7 @@ const STEPS: [Long; 12] = [
     },
     Long {
         name: "shared",
-        what: "Sixteen builders and five storage nodes.",
+        what: "Sixteen builders and five storage nodes, two builders and one.",
         work: Work::Tests("store::shared::"),
     },
     Long {

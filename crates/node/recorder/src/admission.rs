@@ -273,10 +273,11 @@ impl Sessions {
             former.leave_to(ingest, &session);
         }
         let is_required = session.names.iter().any(|name| front_ends.is_required(name));
-        front_ends.tell(&session.name, |one| one.begin(is_required, opening.hello.release));
-        if self.service == Service::Events {
-            front_ends.tell(&session.name, |one| one.buffer_ms = opening.hello.buffer_ms);
-        }
+        front_ends.tell(&session.name, |one| {
+            one.begin(is_required, opening.hello.release);
+            one.buffer_ms = opening.hello.buffer_ms;
+            one.is_link = self.service == Service::Channels;
+        });
         session.logs.iter_mut().for_each(|log| log.begin(ingest, opening.hello.session));
         match self.sessions.get_mut(index) {
             Some(former) => *former = session,

@@ -15,6 +15,7 @@ use catchment_wire::session::{Release, RunState, Text};
 use parking_lot::Mutex;
 
 use crate::accept::{Admission, Admissions, AdmittedSource, Asked, Before};
+use crate::buffer_times::BufferTimes;
 use crate::config::RecorderConfig;
 use crate::link_log::Outside;
 use crate::link_session::Ended;
@@ -107,10 +108,12 @@ pub struct FrontEnd {
     pub given_up: Option<String>,
     /// Items that it held of runs that had ended: they are in no file. Since the run was armed.
     pub held_at_run_end: u64,
-    /// How long its buffers last at its highest rate, as it says; 0: not known. Of a front-end.
+    /// How long its buffers last at its highest rate, as it says; 0: not known.
     pub buffer_ms: u32,
-    /// How long they are to last, so that what is in them is durable before they are full.
-    pub(crate) buffer_ms_min: u32,
+    /// Whether it is a link of channels.
+    pub(crate) is_link: bool,
+    /// How long buffers are to last, so that what is in them is durable before they are full.
+    pub(crate) buffer_times: BufferTimes,
     /// Whether a buffer of it was full of what was taken and waited to be durable.
     pub(crate) has_been_full: bool,
     settings: VecDeque<Change>,
@@ -222,8 +225,8 @@ struct Shared {
     by_name: BTreeMap<String, FrontEnd>,
     admissions: Admissions,
     changes: u64,
-    /// How long buffers of front-ends are to last.
-    buffer_ms_min: u32,
+    /// How long buffers are to last.
+    buffer_times: BufferTimes,
     /// What control has not taken yet.
     held: VecDeque<HeldAtRunEnd>,
     said: Vec<SettingChanged>,
@@ -246,10 +249,8 @@ impl FrontEnds {
         shared.admissions.enter(config, in_run);
         shared.required = required.map(|source| source.name.clone()).collect();
         (shared.in_run, shared.goal) = (in_run, None);
-        let durable_ns = config.frame.time_ns.saturating_add(config.write.sync_interval_ns);
-        let buffer_ms_min = durable_ns.saturating_add(SPARE_NS).div_ceil(1_000_000);
-        let buffer_ms_min = buffer_ms_min.try_into().unwrap_or(u32::MAX);
-        shared.buffer_ms_min = buffer_ms_min;
+        let buffer_times = BufferTimes::of(config);
+        shared.buffer_times = buffer_times;
         let Shared { required, admissions, by_name, .. } = &mut *shared;
         by_name.retain(|name, one| {
             // It may not be of this configuration any more.
@@ -261,7 +262,7 @@ impl FrontEnds {
             (one.in_run, one.stage, one.is_drained) = (in_run, Stage::Free, false);
             (one.doing, one.refusal) = (None, None);
             one.has_broken_off = false;
-            one.buffer_ms_min = buffer_ms_min;
+            one.buffer_times = buffer_times;
             if in_run {
                 one.held_at_run_end = 0;
             }
@@ -491,12 +492,12 @@ impl FrontEnds {
 
     /// Says something new of a front-end.
     pub(crate) fn tell(&self, name: &str, tell: impl FnOnce(&mut FrontEnd)) {
-        let Shared { by_name, in_run, buffer_ms_min, .. } = &mut *self.shared.lock();
+        let Shared { by_name, in_run, buffer_times, .. } = &mut *self.shared.lock();
         match by_name.get_mut(name) {
             Some(one) => tell(one),
             None => {
                 let one = by_name.entry(name.to_owned()).or_default();
-                (one.in_run, one.buffer_ms_min) = (*in_run, *buffer_ms_min);
+                (one.in_run, one.buffer_times) = (*in_run, *buffer_times);
                 tell(one);
             }
         }
@@ -528,11 +529,12 @@ impl FrontEnd {
         is_away && !self.is_required && self.given_up.is_none()
     }
 
-    /// Why its buffers are too small, if they are: they fill before what is in them is durable.
+    /// Why its buffers are too small, if they are: they fill before what is in them is durable. One
+    /// that keeps nothing for so long needs no room for it.
     pub fn buffer_short(&self) -> Option<String> {
-        let Self { buffer_ms: has, buffer_ms_min: needs, .. } = *self;
+        let (has, needs) = (self.buffer_ms, self.buffer_times.of_sender(self.is_link));
         match self.has_been_full {
-            _ if !self.is_connected => None,
+            _ if !self.is_connected || self.keeps_until == TAKEN => None,
             _ if (1..needs).contains(&has) => {
                 Some(format!("it lasts {has} ms, and data take up to {needs} ms to be durable"))
             }
@@ -570,7 +572,7 @@ impl FrontEnd {
         (self.given_up, self.has_been_full) = (None, false);
         self.keeps_until = match release {
             Release::Durable => "durable",
-            Release::Taken => "taken",
+            Release::Taken => TAKEN,
         };
     }
 
@@ -622,14 +624,14 @@ fn has_of(sources: &BTreeSet<String>, front_end: &str) -> bool {
 }
 
 const GONE: &str = "it has gone away";
+/// What is kept until it is in the recorder's memory.
+const TAKEN: &str = "taken";
 /// Changes that wait for a front-end, or whose outcome is remembered.
 const CHANGES_MAX: usize = 16;
 /// Changes of settings that front-ends have said among their data, until control takes them.
 const SAID_MAX: usize = 64;
 /// The sources of which each such change has the last keys.
 const SOURCES_MAX: usize = 16;
-/// What a buffer is to last beyond the age of a frame and the interval of syncs.
-const SPARE_NS: u64 = 200_000_000;
 /// The longest text of a message.
 const TEXT_BYTES_MAX: usize = 1_024;
 
@@ -637,26 +639,6 @@ const TEXT_BYTES_MAX: usize = 1_024;
 mod tests {
     use super::*;
     use crate::config::SourceConfig;
-
-    #[test]
-    fn a_buffer_is_too_small_that_fills_before_what_is_in_it_is_durable() {
-        let mut config = RecorderConfig::new("".into(), Vec::new());
-        (config.frame.time_ns, config.write.sync_interval_ns) = (250_000_000, 20_000_000);
-        let front_ends = FrontEnds::new(&config);
-        let short = |buffer_ms| {
-            front_ends.tell("camera", |one| (one.is_connected, one.buffer_ms) = (true, buffer_ms));
-            front_ends.list()["camera"].buffer_short()
-        };
-        let too_small = "it lasts 469 ms, and data take up to 470 ms to be durable";
-        assert_eq!(short(469).as_deref(), Some(too_small));
-        assert_eq!((short(470), short(0)), (None, None), "it does not say how long");
-        // Another configuration's frames are older.
-        config.frame.time_ns = 1_000_000_000;
-        front_ends.enter(&config, true);
-        assert!(short(470).is_some());
-        front_ends.tell("camera", FrontEnd::leave);
-        assert_eq!(front_ends.list()["camera"].buffer_short(), None, "it is not there");
-    }
 
     #[test]
     fn an_optional_front_end_is_gone_if_it_left_a_run_without_a_word_until_that_is_over() {

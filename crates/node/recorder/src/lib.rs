@@ -15,6 +15,7 @@ mod agents;
 mod assembly;
 mod beginning;
 mod budget;
+mod buffer_times;
 mod build;
 mod builder_config;
 mod channel_frames;

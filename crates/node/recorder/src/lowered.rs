@@ -192,10 +192,25 @@ impl RecorderConfig {
         })
     }
 
+    /// The data time that a frame of channels covers at most, if all of them deliver: it may reach
+    /// its size before.
+    pub(crate) fn channel_frame_ns(&self) -> u64 {
+        match self.channel_bytes_per_s() {
+            bytes_per_s if bytes_per_s > 0.0 => {
+                let covered_ns = self.channel_frame_bytes() as f64 / bytes_per_s * 1e9;
+                self.frame.duration_ns.min(covered_ns as u64)
+            }
+            _ => self.frame.duration_ns,
+        }
+    }
+
+    fn channel_bytes_per_s(&self) -> f64 {
+        self.links.iter().flat_map(|link| &link.channels).map(bytes_per_s).sum()
+    }
+
     /// Whether frames of channels reach their size before their duration is over.
     fn lowered_duration(&self) -> Option<String> {
-        let channels = self.links.iter().flat_map(|link| &link.channels);
-        let bytes_per_s: f64 = channels.map(bytes_per_s).sum();
+        let bytes_per_s = self.channel_bytes_per_s();
         let (asked_bytes, bytes) = (self.frame.channel_bytes, self.channel_frame_bytes());
         let (asked_s, covered_s) =
             (self.frame.duration_ns as f64 / 1e9, bytes as f64 / bytes_per_s);

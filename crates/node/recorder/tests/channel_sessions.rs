@@ -9,7 +9,7 @@ use std::time::Duration;
 use catchment_disk::{FaultControl, FaultPlan};
 use catchment_fixtures::wait_while;
 use catchment_frame::{ColumnCoding, Dtype};
-use catchment_frontend::{Closed, Error, Frontend, PushError, SourceStatus};
+use catchment_frontend::{Closed, Error, Frontend, PushError, Release, SourceStatus};
 use catchment_model::{Entry, SampleRate};
 use catchment_recorder::{ChannelConfig, Recorder, RecorderConfig, RunSummary};
 use catchment_storage::Verdict;
@@ -101,6 +101,28 @@ fn a_sender_that_ends_is_told_that_all_is_durable_while_the_run_goes_on() {
     link.send(FIRST..FIRST + 10);
     assert_eq!(link.session.close(LONG), Closed::default());
     check(&recorder.stop().unwrap(), FIRST..FIRST + 10);
+}
+
+#[test]
+fn a_buffer_that_lasts_for_less_than_two_frames_is_too_small_if_it_keeps_what_is_not_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let frame_ms = (config.frame.duration_ns / 1_000_000) as u32;
+    let recorder = Recorder::start(config).unwrap();
+    let observer = recorder.observer();
+    let short = |buffer_ms, release| {
+        let url = format!("catchment+tcp://{}", recorder.addresses()[0]);
+        let link = Frontend::channels(&url, "link").wait(LONG).buffer_ms(buffer_ms);
+        let link = link.release(release).connect().unwrap();
+        let why = observer.front_ends().list()["link"].buffer_short();
+        assert_eq!(link.close(LONG), Closed::default());
+        why
+    };
+    let why = short(2 * frame_ms - 1, Release::Durable).unwrap();
+    assert!(why.contains(&format!("up to {} ms to be durable", 2 * frame_ms)), "{why}");
+    assert_eq!(short(2 * frame_ms, Release::Durable), None);
+    assert_eq!(short(1, Release::Taken), None);
+    recorder.stop().unwrap();
 }
 
 #[test]

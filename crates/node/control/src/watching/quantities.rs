@@ -120,8 +120,8 @@ const FRONT_END: [(&str, &str); 8] = [
     (
         "buffer_short",
         "1 while a front-end's buffer is too small for its rate: it says that it lasts for less \
-         than frame.time, sync_interval and 0.2 s, or is full of what waits to be durable; \
-         otherwise 0.",
+         than frame.time, sync_interval and 0.2 s (of a link of channels, than two times \
+         frame.duration), or is full of what waits to be durable; otherwise 0.",
     ),
     (
         "held_at_run_end",

@@ -378,3 +378,47 @@ fn a_run_goes_on_at_a_storage_node_once_its_spill_was_forwarded() {
     assert_eq!(only_row(folder.path())["state"], "complete");
     store.end();
 }
+
+#[test]
+fn a_best_effort_node_gets_nothing_more_of_a_run_that_goes_on_and_the_next_one_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let node = free();
+    configure_store(folder, node);
+    let target = "[[targets]]\nname = \"node\"\nkind = \"store\"\nrole = \"best-effort\"";
+    let control = "[control]\nrequests_per_second = 1000000\ndrain = \"1 h\"\n";
+    let (text, url) = text_with(control, &format!("{FOLDER}{target}\naddress = \"{node}\"\n"));
+    let store = Store::start(folder, node);
+    let first = Node::start(folder, &text, &[]);
+    let sending = front_end(&url);
+    send(&sending, 500, |_| {});
+    wait_durable(&sending, 500);
+    let (here, stored) = (crate::support::only_run(folder), only(&folder.join("stored")));
+    wait_events(&stored, 1);
+    drop(first);
+    // As of a sender that is gone.
+    wait_while(|| !Run::open(&stored).is_ok_and(|run| run.closed()));
+    let before = Run::open(&stored).unwrap().event_count();
+    let second = Node::start(folder, &text, &[]);
+    let state = second.until(|state| state["targets"][1]["state"] == "fault");
+    let reason = state["targets"][1]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("is not asked what it has of it"), "{reason}");
+    send_these(&sending, 500..1_000, |_| {});
+    assert_eq!(sending.close(LONG), Closed::default());
+    assert_eq!(second.ctl(&["stop"])["status"], "done");
+    check(&here, 1_000);
+    assert_eq!(Run::open(&stored).unwrap().event_count(), before);
+    assert_eq!(second.ctl(&["start"])["status"], "done");
+    let sending = front_end(&url);
+    send(&sending, 500, |_| {});
+    let is_other = |path: &PathBuf| *path != stored && !path.ends_with(".catchment-store");
+    let next = || {
+        let all = std::fs::read_dir(folder.join("stored")).unwrap().map(|one| one.unwrap().path());
+        all.filter(is_other).find(|path| Run::open(path).is_ok_and(|run| run.event_count() > 0))
+    };
+    wait_while(|| next().is_none());
+    assert_eq!(sending.close(LONG), Closed::default());
+    second.signal(libc::SIGINT);
+    second.ended();
+    store.end();
+}

@@ -1,6 +1,10 @@
-//! Sixteen builders that share five storage nodes over twenty runs, one behind the other without a
-//! pause. A builder is a recorder with a front-end, and some have a board beside it that sends
-//! datagrams; nodes are in network namespaces; 37 processes.
+//! Builders that share storage nodes over several runs, one behind the other without a pause:
+//! sixteen with five nodes, in 37 processes, and two with one. A builder is a recorder with a
+//! front-end, and some have a board beside it that sends datagrams; nodes are in namespaces of the
+//! network.
+//!
+//! What was recorded is checked when all runs are over, if the disk has room for them: in between,
+//! that would be a pause of seconds before each restart.
 //!
 //! `cargo xtask test-long` runs it, as root, on a machine with `ip`, and shows what it prints.
 
@@ -10,39 +14,62 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use catchment_disk::free_bytes;
 use catchment_model::{Entry, SourceLedger};
 use catchment_storage::{Run, RunOptions, Verdict, audit, verify};
 use catchment_wire::hadtu::{ByteOrder, SUB_EVENT_DECODING, SubEventHeader};
+use tempfile::TempDir;
 
 use super::killed::{Away, streams_in};
 use super::recorder;
 use crate::support::{catchment, free_ports, interrupt, packet};
 
-const BUILDERS: usize = 16;
-/// The first builders, which have a board, too.
-const BOARDS: usize = 4;
-const NODES: u8 = 5;
-const RUNS: usize = 20;
-/// Of a front-end, with [`BYTES`] each, at [`RATE`]: 11 MB/s.
-const EVENTS: u64 = 220;
-const BYTES: &str = "100000";
-const RATE: u64 = 110;
+/// Of a fragment of a front-end.
+const BYTES: u64 = 100_000;
+/// What a front-end has for each run, at its rate.
+const SECONDS: u64 = 2;
 /// Of a datagram of a board.
 const BOARD_BYTES: usize = 1_000;
+/// Room that the disk has if runs are kept until all are over: the largest case takes 7 GB.
+const ROOM_BYTES: u64 = 20_000_000_000;
 /// How far a node may be from the mean of all, over all runs.
 const BALANCE: f64 = 0.10;
 /// Threads of a process that data pass through.
 const DATA_THREADS_MAX: usize = 6;
 
+/// Who sends to whom.
+#[derive(Clone, Copy)]
+struct Shape {
+    builders: usize,
+    /// The first builders, which have a board, too.
+    boards: usize,
+    nodes: u8,
+    runs: usize,
+    /// Events per second of a builder, with [`BYTES`] each.
+    rate: u64,
+}
+
+impl Shape {
+    /// Of a builder, in each run.
+    fn events(&self) -> u64 {
+        SECONDS * self.rate
+    }
+
+    fn processes(&self) -> usize {
+        2 * self.builders + usize::from(self.nodes)
+    }
+}
+
 /// A recorder's folder, and where its sources send to.
 struct Builder {
+    shape: Shape,
     folder: PathBuf,
     address: String,
     board: Option<UdpSocket>,
 }
 
 impl Builder {
-    fn new(folder: PathBuf, nodes: &[String], has_board: bool) -> Self {
+    fn new(shape: Shape, folder: PathBuf, nodes: &[String], has_board: bool) -> Self {
         let first = free_ports(2);
         let [address, board] = [first, first + 1].map(|port| format!("127.0.0.1:{port}"));
         let source = format!("[[sources]]\nname = \"board\"\naddress = \"{board}\"\n");
@@ -78,12 +105,13 @@ via = "link"
             socket.connect(board).unwrap();
             socket
         });
-        Self { folder, address, board }
+        Self { shape, folder, address, board }
     }
 
     fn front_end(&self) -> Child {
-        let (rate, events) = (RATE.to_string(), EVENTS.to_string());
-        let options = ["--rate", &rate, "--events", &events, "--bytes", BYTES];
+        let of_each = [self.shape.rate, self.shape.events(), BYTES].map(|one| one.to_string());
+        let [rate, events, bytes] = &of_each;
+        let options = ["--rate", rate, "--events", events, "--bytes", bytes];
         let emulate = ["emulate", "midas-dummy", "--to", &self.address];
         let mut command = catchment(&self.folder, &emulate);
         command.args(options).stdout(Stdio::null()).spawn().unwrap()
@@ -93,8 +121,8 @@ via = "link"
     fn send(&self) {
         let Some(board) = &self.board else { return };
         let begin = Instant::now();
-        for key in 0..EVENTS {
-            let due = Duration::from_micros(key * 1_000_000 / RATE);
+        for key in 0..self.shape.events() {
+            let due = Duration::from_micros(key * 1_000_000 / self.shape.rate);
             std::thread::sleep(due.saturating_sub(begin.elapsed()));
             let header = SubEventHeader {
                 id: 0x8000,
@@ -106,12 +134,6 @@ via = "link"
             board.send(&packet(ByteOrder::Little, &header, &[key as u8; BOARD_BYTES])).unwrap();
         }
     }
-}
-
-fn builders(folder: &Path, nodes: &[Away]) -> Vec<Builder> {
-    let nodes: Vec<String> = nodes.iter().map(|node| node.listens().to_string()).collect();
-    let folder = |builder| folder.join(format!("builder-{builder}"));
-    (0..BUILDERS).map(|one| Builder::new(folder(one), &nodes, one < BOARDS)).collect()
 }
 
 /// The threads of a process, by name, but for the kernel's, with the CPU seconds of each.
@@ -162,94 +184,216 @@ fn bytes_in(folder: &Path) -> u64 {
 }
 
 /// Checks a builder's run. Returns whether it has a board, and the datagrams that were lost.
-fn check(name: &str, paths: &[PathBuf]) -> (bool, u64) {
+fn check(events: u64, name: &str, paths: &[PathBuf]) -> (bool, u64) {
     let run = Run::open_folders(paths, RunOptions::default()).unwrap();
-    assert!(run.ended() && run.closed() && verify(&run, |_| {}).is_intact(), "{name}");
+    let verified = verify(&run, |_| {});
+    assert!(verified.is_intact(), "{name}: {verified:?}");
+    assert!(run.ended() && run.closed(), "{name}: ended at {:?}", run.end_elsewhere());
     let verdict = audit(&run).unwrap().verdict;
     let ledger = run.recorded_ledger().unwrap().expect("of the whole run");
     let counts = |source: &SourceLedger| {
         [Entry::FragmentsRecorded, Entry::FragmentsMissing, Entry::FragmentsLate]
             .map(|entry| source[entry])
     };
-    assert_eq!(counts(&ledger.sources[0]), [EVENTS, 0, 0], "{name}");
+    assert_eq!(counts(&ledger.sources[0]), [events, 0, 0], "{name}");
     let lost = ledger.sources.get(1).map(|board| {
         let [recorded, missing, late] = counts(board);
-        assert_eq!((recorded + missing, late), (EVENTS, 0), "{name}: {board:?}");
+        assert_eq!((recorded + missing, late), (events, 0), "{name}: {board:?}");
         missing
     });
     let expected = if lost.unwrap_or(0) > 0 { Verdict::DataLost } else { Verdict::Balanced };
-    assert_eq!((run.event_count(), verdict), (EVENTS, expected), "{name}");
+    assert_eq!((run.event_count(), verdict), (events, expected), "{name}");
     (lost.is_some(), lost.unwrap_or(0))
 }
 
-#[test]
-#[ignore = "3 min, and as root: cargo xtask test-long runs it"]
-fn builders_share_nodes_over_restarts_and_lose_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let nodes: Vec<Away> = (0..NODES)
-        .map(|node| {
-            Away::new(10 + node, folder.path().join(format!("node-{node}")), &["stored".as_ref()])
-        })
-        .collect();
-    let folders: Vec<PathBuf> =
-        (0..NODES).map(|node| folder.path().join(format!("node-{node}/stored"))).collect();
-    let builders = builders(folder.path(), &nodes);
-    let (mut bytes, mut lost, mut most) = (vec![0; nodes.len()], 0, (0, 0));
-    let (begin, before) = (Instant::now(), ended_seconds());
-    for _ in 0..RUNS {
-        let recorders: Vec<Child> = builders.iter().map(|one| recorder(&one.folder)).collect();
+/// Nodes, and the builders that share them.
+struct World {
+    shape: Shape,
+    nodes: Vec<Away>,
+    /// Where these store.
+    folders: Vec<PathBuf>,
+    builders: Vec<Builder>,
+    /// Of data, and of all, of one process at most.
+    threads_most: [usize; 2],
+    folder: TempDir,
+}
+
+/// When all recorders of a run recorded, when all that front-ends have was durable, and when all
+/// recorders had ended.
+struct Times {
+    recording: Instant,
+    durable: Instant,
+    ended: Instant,
+}
+
+/// What was found in runs.
+struct Found {
+    /// By node.
+    bytes: Vec<u64>,
+    /// Datagrams.
+    lost: u64,
+}
+
+impl World {
+    fn new(shape: Shape) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |kind, number| folder.path().join(format!("{kind}-{number}"));
+        let new = |node: u8| Away::new(10 + node, at("node", node.into()), &["stored".as_ref()]);
+        let nodes: Vec<Away> = (0..shape.nodes).map(new).collect();
+        let folders = (0..nodes.len()).map(|node| at("node", node).join("stored")).collect();
+        let listen: Vec<String> = nodes.iter().map(|node| node.listens().to_string()).collect();
+        let builder = |one| Builder::new(shape, at("builder", one), &listen, one < shape.boards);
+        let builders = (0..shape.builders).map(builder).collect();
+        Self { shape, nodes, folders, builders, threads_most: [0; 2], folder }
+    }
+
+    /// One run of each builder.
+    fn record(&mut self) -> Times {
+        let builders = &self.builders;
+        let recorders: Vec<Child> = std::thread::scope(|scope| {
+            let start = |builder: &Builder| recorder(&builder.folder);
+            let starts: Vec<_> =
+                builders.iter().map(|builder| scope.spawn(move || start(builder))).collect();
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        });
+        let recording = Instant::now();
         let mut front_ends: Vec<Child> = builders.iter().map(Builder::front_end).collect();
+        let processes = recorders.len() + front_ends.len() + self.nodes.len();
+        assert_eq!(processes, self.shape.processes());
         std::thread::scope(|scope| {
             builders.iter().for_each(|builder| drop(scope.spawn(|| builder.send())));
             assert!(front_ends[0].wait().unwrap().success(), "all of it is durable");
-            assert_eq!(recorders.len() + front_ends.len() + nodes.len(), 37);
-            let front_ends = &front_ends[1..];
-            let nodes = nodes.iter().map(|node| &node.store);
-            for process in recorders.iter().chain(front_ends).chain(nodes) {
+            let nodes = self.nodes.iter().map(|node| &node.store);
+            for process in recorders.iter().chain(&front_ends[1..]).chain(nodes) {
                 let threads = threads(process);
                 let of_data = data_threads(&threads);
                 assert!(of_data <= DATA_THREADS_MAX, "{threads:?}");
-                most = (most.0.max(of_data), most.1.max(threads.len()));
+                let [data, all] = self.threads_most;
+                self.threads_most = [data.max(of_data), all.max(threads.len())];
             }
         });
         for front_end in &mut front_ends {
             assert!(front_end.wait().unwrap().success(), "all of it is durable");
         }
-        for recorder in recorders {
-            // Whether a board's datagram was lost, it says, too.
-            assert!(matches!(interrupt(recorder), Some(0 | 3)));
-        }
-        let streams = streams_in(&folders);
-        let checked = streams.iter().map(|(name, paths)| check(name, paths));
+        let durable = Instant::now();
+        std::thread::scope(|scope| {
+            let end = |recorder: Child| scope.spawn(move || interrupt(recorder));
+            let ends: Vec<_> = recorders.into_iter().map(end).collect();
+            for end in ends {
+                // Whether a board's datagram was lost, it says, too.
+                assert!(matches!(end.join().unwrap(), Some(0 | 3)));
+            }
+        });
+        Times { recording, durable, ended: Instant::now() }
+    }
+
+    /// Checks what so many runs of each builder have left, and deletes it.
+    fn take(&self, runs: usize) -> Found {
+        let streams = streams_in(&self.folders);
+        let events = self.shape.events();
+        let checked = streams.iter().map(|(name, paths)| {
+            // A node that has nothing of a run is an empty folder beside the others.
+            let all = self.folders.iter().map(|folder| folder.join(name));
+            let empty: Vec<PathBuf> = all.filter(|path| !paths.contains(path)).collect();
+            empty.iter().for_each(|path| std::fs::create_dir_all(path).unwrap());
+            let checked = check(events, name, &[&paths[..], &empty].concat());
+            empty.iter().for_each(|path| std::fs::remove_dir_all(path).unwrap());
+            checked
+        });
         let checked: Vec<(bool, u64)> = checked.collect();
         let boards = checked.iter().filter(|(has_board, _)| *has_board).count();
-        assert_eq!((checked.len(), boards), (BUILDERS, BOARDS));
-        lost += checked.iter().map(|(_, lost)| lost).sum::<u64>();
+        let Shape { builders, boards: expected, .. } = self.shape;
+        assert_eq!((checked.len(), boards), (runs * builders, runs * expected));
+        let mut bytes = vec![0; self.folders.len()];
         for path in streams.values().flatten() {
-            let node = folders.iter().position(|folder| path.starts_with(folder)).unwrap();
+            let node = self.folders.iter().position(|folder| path.starts_with(folder)).unwrap();
             bytes[node] += bytes_in(path);
             std::fs::remove_dir_all(path).unwrap();
         }
+        Found { bytes, lost: checked.iter().map(|(_, lost)| lost).sum() }
     }
-    let of_builders = ended_seconds() - before;
-    let of_threads = seconds_by_thread(&nodes);
-    for node in nodes {
+}
+
+/// What is printed of times: the mean, and the longest.
+fn times(times: &[Duration]) -> String {
+    let most = times.iter().max().copied().unwrap_or_default();
+    let mean = times.iter().sum::<Duration>() / times.len().max(1) as u32;
+    format!("{:.0} ms, at most {:.0} ms", mean.as_secs_f64() * 1e3, most.as_secs_f64() * 1e3)
+}
+
+/// Has builders record their runs, checks these, and prints how it went. Returns the bytes by node.
+fn share(shape: Shape) -> Vec<u64> {
+    let Shape { builders, boards, nodes, runs, rate, .. } = shape;
+    let mut world = World::new(shape);
+    let has_room = free_bytes(world.folder.path()).unwrap() >= ROOM_BYTES;
+    let (mut found, mut last) = (Vec::new(), None::<Times>);
+    let (mut ends, mut pauses, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+    let (begin, before) = (Instant::now(), ended_seconds());
+    for _ in 0..runs {
+        let start = Instant::now();
+        pauses.extend(last.take().map(|last| start - last.ended));
+        let run = world.record();
+        starts.push(run.recording - start);
+        ends.push(run.ended - run.durable);
+        last = Some(run);
+        if !has_room {
+            found.push(world.take(1));
+        }
+    }
+    let (seconds, of_builders) = (begin.elapsed().as_secs_f64(), ended_seconds() - before);
+    let of_threads = seconds_by_thread(&world.nodes);
+    for node in std::mem::take(&mut world.nodes) {
         assert_eq!(node.end(), Some(0));
     }
-    let (all, seconds) = (ended_seconds() - before, begin.elapsed().as_secs_f64());
-    let mean = bytes.iter().sum::<u64>() as f64 / f64::from(NODES);
-    let worst = bytes.iter().map(|&one| (one as f64 / mean - 1.0).abs()).fold(0.0, f64::max);
+    let all = ended_seconds() - before;
+    if has_room {
+        found.push(world.take(runs));
+    }
+    let of_node = |node: usize| found.iter().map(|one| one.bytes[node]).sum::<u64>();
+    let bytes: Vec<u64> = (0..nodes.into()).map(of_node).collect();
+    let lost: u64 = found.iter().map(|one| one.lost).sum();
     println!(
-        "{RUNS} runs of {BUILDERS} builders in {seconds:.0} s: {bytes:?} bytes by node, {:.1} % \
-         from the mean at most; {lost} datagrams of {BOARDS} boards lost",
-        worst * 100.0
+        "{runs} runs of {builders} builders of {} MB/s to {nodes} nodes in {seconds:.0} s: \
+         {bytes:?} bytes by node; {lost} datagrams of {boards} boards lost",
+        rate * BYTES / 1_000_000
     );
+    let checks = match has_room {
+        true => "checked behind all runs",
+        false => "checked between runs, for want of room on the disk",
+    };
     println!(
-        "at most {} threads of a process for data, {} with those that control it; CPU {all:.0} s: \
-         {of_builders:.0} s of recorders and front-ends, {:.0} s of nodes ({of_threads:.1?})",
-        most.0,
-        most.1,
+        "from the last durable fragment to the end of all recorders {}; to the start of the next \
+         {}; until all of these record {}; {checks}",
+        times(&ends),
+        times(&pauses),
+        times(&starts)
+    );
+    let [of_data, threads] = world.threads_most;
+    println!(
+        "at most {of_data} threads of a process for data, {threads} with those that control it; \
+         CPU {all:.0} s: {of_builders:.0} s of recorders and front-ends, {:.0} s of nodes \
+         ({of_threads:.1?})",
         all - of_builders
     );
+    bytes
+}
+
+#[test]
+#[ignore = "3 min, and as root: cargo xtask test-long runs it"]
+fn builders_share_nodes_over_restarts_and_lose_nothing() {
+    let shape = Shape { builders: 16, boards: 4, nodes: 5, runs: 20, rate: 110 };
+    assert_eq!(shape.processes(), 37);
+    let bytes = share(shape);
+    let mean = bytes.iter().sum::<u64>() as f64 / bytes.len() as f64;
+    let worst = bytes.iter().map(|&one| (one as f64 / mean - 1.0).abs()).fold(0.0, f64::max);
+    println!("{:.1} % from the mean at most", worst * 100.0);
     assert!(worst <= BALANCE, "{bytes:?}");
+}
+
+#[test]
+#[ignore = "30 s, and as root: cargo xtask test-long runs it"]
+fn two_builders_share_a_node_at_15_and_at_35_mb_per_second_each() {
+    for rate in [150, 350] {
+        share(Shape { builders: 2, boards: 0, nodes: 1, runs: 5, rate });
+    }
 }

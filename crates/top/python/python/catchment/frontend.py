@@ -440,10 +440,12 @@ def channels(  # noqa: PLR0913 (all but address and name are named)
     token_in_clear: bool = False,
     certificate: str | os.PathLike[str] | None = None,
     wait: float = 10.0,
+    buffer_ms: int = 0,
 ) -> ChannelLink:
     """Connect the link of channels that the recorder's configuration calls `name`.
 
-    Packets are those of docs/spec/link.md; all else is as for `connect`.
+    Packets are those of docs/spec/link.md; all else is as for `connect`. A packet is durable with
+    its frame: a buffer that lasts for less than two times `frame.duration` is too short.
 
     Raise FrontendError if the recorder refuses, or is not there.
     """
@@ -460,6 +462,7 @@ def channels(  # noqa: PLR0913 (all but address and name are named)
         index=None,
         wait=wait,
         callback=None,
+        buffer_ms=buffer_ms,
     )
     return ChannelLink(link)
 
