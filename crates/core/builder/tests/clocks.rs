@@ -239,8 +239,8 @@ fn a_clock_that_is_slow_and_then_jumps_costs_one_time_out() {
     let mut rig = rig(3, 100, |_| {});
     for ns in (1..=3_000).map(|event| event * MS) {
         events(&mut rig, &[0, 1], [ns]);
-        // A fifth of its speed after half a second, so that it is out of step by half a second after
-        // another 625 ms; and then 3 s ahead.
+        // A fifth of its speed after half a second, so that it is out of step by half a second
+        // after another 625 ms; and then 3 s ahead.
         let slow = ns.min(500 * MS) + ns.saturating_sub(500 * MS) / 5;
         let ahead = if ns < 1_900 * MS { 0 } else { 3 * S };
         send(&mut rig, ns, 2, &[slow + ahead]);

@@ -628,8 +628,8 @@ impl World<'_> {
             wires.orphan(now_ns, is_told, front_end);
         }
         drop((slots, assembly));
-        // What an earlier run could not make durable it has said to be in doubt when it ended, and no
-        // power cut is needed to know that.
+        // What an earlier run could not make durable it has said to be in doubt when it ended, and
+        // no power cut is needed to know that.
         let ended = self.lives.iter().filter(|life| !life.has_crashed);
         for life in ended.flat_map(Life::of_targets) {
             let doubts = [StoreFault::SyncError, StoreFault::FinishError];

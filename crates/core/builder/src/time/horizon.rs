@@ -383,7 +383,8 @@ impl Horizon {
             if is_fresh && !voter.strays {
                 (voter.in_step_ns, voter.out_of_step) = (active_ns, false);
             }
-            // One whose clock goes elsewhere from there has not come back: it has no second time-out.
+            // One whose clock goes elsewhere from there has not come back, and has no second
+            // time-out.
             let strays = voter.strays && (is_fresh || voter.claim.is_some());
             if strays && active_ns - voter.in_step_ns >= timeout_ns {
                 (voter.position, voter.out_of_step) = (None, true);
