@@ -189,10 +189,14 @@ impl Sender {
         // Packets of another source have that source's numbers.
         let is_own = |id| parts.iter().all(|part| part.id == id);
         let has_own = self.may_wait || self.first.id.is_none_or(is_own);
-        if let Some(sequence) = decoded.sequence.filter(|_| has_own) {
-            let (arrival, missing) = self.gaps.take(sequence);
-            counts[Entry::PacketsMissing] += missing;
-            sent_once = arrival != Arrival::Repeated;
+        match decoded.sequence {
+            Some(sequence) if has_own => {
+                let (arrival, missing) = self.gaps.take(sequence);
+                counts[Entry::PacketsMissing] += missing;
+                sent_once = arrival != Arrival::Repeated;
+            }
+            Some(_) => self.decoder.disown(),
+            None => {}
         }
         let sent_once = if sent_once { FragmentFlags::SENT_ONCE } else { 0 };
         self.addresses.flag() | self.untagged | sent_once
