@@ -231,8 +231,8 @@ impl<'a> Check<'a> {
         of_reference.map_or(0, |&(source, index)| self.outcome.sent[source][index].groups)
     }
 
-    /// What is recorded twice and need not be. Of boards, what came out of step is not known for the
-    /// same where its copy comes when that time is in step.
+    /// What is recorded twice and need not be. Of boards, what came out of step is not known for
+    /// the same where its copy comes when that time is in step.
     fn twice(&self) -> Option<Id> {
         let mut found = BTreeMap::new();
         self.rows.iter().find_map(|row| {
