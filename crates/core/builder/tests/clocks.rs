@@ -2,7 +2,7 @@
 
 use crate::support::{MS, Rig, S};
 use crate::time::{events, rig, send};
-use catchment_builder::{Astray, TimeMatcher, Unmatched};
+use catchment_builder::{Astray, Fragment, FragmentFlags, TimeMatcher, Unmatched};
 use catchment_model::{Entry, EventFlags};
 
 #[test]
@@ -91,6 +91,25 @@ fn what_a_clock_out_of_step_says_is_recorded_once_and_moves_no_event() {
         assert!(cut.keys.iter().all(|&key| key < 6_001 * MS), "{off_ns}");
         assert!(own.len() > 500, "{off_ns}: {}", own.len());
     }
+}
+
+/// Each of its packets comes twice, and their numbers say so.
+#[test]
+fn what_a_clock_out_of_step_says_in_numbered_packets_is_recorded_once() {
+    let mut rig = rig(3, 100, |_| {});
+    events(&mut rig, &[0, 1, 2], (1..1_000).map(|event| event * MS));
+    for ns in (1_000..=6_000).map(|event| event * MS) {
+        for flags in [FragmentFlags::SENT_ONCE, 0] {
+            let fragment = rig.fragment(2, 0, 100);
+            rig.push(ns, &[Fragment { number: ns + 3_600 * S, flags, ..fragment }]);
+        }
+        events(&mut rig, &[0, 1], [ns]);
+    }
+    rig.finish(6_001 * MS);
+    let aside = rig.rows.values().filter(|row| row.flags == OUT_OF_STEP).count() as u64;
+    let counts = [Entry::FragmentsDuplicate, Entry::FragmentsAmbiguous, Entry::FragmentsUnmatched];
+    assert_eq!(counts.map(|entry| rig.count(2, entry)), [aside, 0, aside]);
+    assert_eq!((aside, rig.lost()), (5_001, 0));
 }
 
 /// Its packets have no sequence numbers, and some come again 3,000 packets later.

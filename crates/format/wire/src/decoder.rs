@@ -156,6 +156,10 @@ pub trait Decoder: Send {
         parts: &mut Vec<Part>,
     ) -> Result<Decoded, usize>;
 
+    /// The message decoded last is of a sender that is none of its sources: its
+    /// [`sequence`](Decoded::sequence) is not continued.
+    fn disown(&mut self) {}
+
     /// Called when no further message will arrive. Returns how many are missing beyond those
     /// counted before.
     fn settle(&mut self) -> u64 {

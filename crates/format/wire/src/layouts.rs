@@ -151,7 +151,7 @@ impl Layouts {
     }
 
     fn shaped<S: Shape>(&self, sequence_bits: u32) -> Box<dyn Decoder> {
-        let unwrapped = Unwrapped { bits: sequence_bits, newest: None };
+        let unwrapped = Unwrapped::of(sequence_bits);
         Box::new(LayoutDecoder::<S> { layouts: self.clone(), unwrapped, shape: PhantomData })
     }
 }
@@ -251,6 +251,10 @@ impl<S: Shape> Decoder for LayoutDecoder<S> {
         self.packet(bytes, parts)
     }
 
+    fn disown(&mut self) {
+        self.unwrapped.take_back();
+    }
+
     fn explain(&self, bytes: &[u8]) -> String {
         let compiled = &self.layouts.compiled;
         let mut record = RefusedRecord::default();
@@ -299,9 +303,21 @@ impl<S: Shape> LayoutDecoder<S> {
 struct Unwrapped {
     bits: u32,
     newest: Option<u64>,
+    /// The newest one before it.
+    before: Option<u64>,
 }
 
 impl Unwrapped {
+    fn of(bits: u32) -> Self {
+        Self { bits, newest: None, before: None }
+    }
+
+    /// The last number is not one of these. From one that is half a cycle away, the next one would
+    /// be continued into another cycle.
+    fn take_back(&mut self) {
+        self.newest = self.before;
+    }
+
     fn take(&mut self, number: u64) -> u64 {
         if self.bits > UNWRAPPED_BITS_MAX {
             return number;
@@ -314,7 +330,7 @@ impl Unwrapped {
             true => newest.wrapping_add(ahead),
             false => newest.wrapping_add(ahead).wrapping_sub(whole),
         };
-        self.newest = Some(taken);
+        self.before = self.newest.replace(taken);
         taken
     }
 }

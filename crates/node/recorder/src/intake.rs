@@ -189,13 +189,14 @@ impl Sender {
         // Packets of another source have that source's numbers.
         let is_own = |id| parts.iter().all(|part| part.id == id);
         let has_own = self.may_wait || self.first.id.is_none_or(is_own);
-        if let Some(sequence) = decoded.sequence.filter(|_| has_own) {
+        if !has_own && decoded.sequence.is_some() {
+            self.decoder.disown();
+        } else if let Some(sequence) = decoded.sequence {
             let (arrival, missing) = self.gaps.take(sequence);
             counts[Entry::PacketsMissing] += missing;
             sent_once = arrival != Arrival::Repeated;
         }
-        let sent_once = if sent_once { FragmentFlags::SENT_ONCE } else { 0 };
-        self.addresses.flag() | self.untagged | sent_once
+        self.addresses.flag() | self.untagged | FragmentFlags::SENT_ONCE * u8::from(sent_once)
     }
 
     /// Takes the parts of a message in their order. Returns how many: all but those of a connection
@@ -690,8 +691,7 @@ impl Intake {
     /// No further message will arrive.
     pub(crate) fn end(&mut self) {
         let Self { ingest, senders, listeners, home, parts, .. } = self;
-        let stays = home.is_some();
-        listeners.iter_mut().for_each(|(_, sessions)| sessions.end(ingest, stays));
+        listeners.iter_mut().for_each(|(_, sessions)| sessions.end(ingest, home.is_some()));
         for sender in senders.iter_mut().flatten() {
             sender.discard(ingest, parts, &[]);
             sender.end(ingest);

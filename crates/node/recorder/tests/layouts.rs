@@ -145,6 +145,45 @@ fn a_source_with_several_layouts_is_recorded_and_packets_of_none_are_counted() {
     }
 }
 
+/// The other board's numbers are half a cycle from the source's own.
+#[test]
+fn numbers_of_another_board_do_not_move_those_of_a_source() {
+    let is = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };
+    let packet = Block {
+        head: 8,
+        fields: vec![is(0, 1, Role::Sequence), is(1, 1, Role::Source), is(4, 4, Role::Key)],
+        ..Block::default()
+    };
+    let (name, order, recorded) = ("counted".to_owned(), Order::Little, Recorded::Whole);
+    let layout = Layout { name, is_stream: false, order, packet, records: Vec::new(), recorded };
+    let layouts = Layouts::new(layout).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 1);
+    let address = config.sources[0].address;
+    let (protocol, id) = (Arc::new(layouts.clone()), Some(3));
+    config.sources = vec![SourceConfig { protocol, id, ..SourceConfig::new("board", address) }];
+    let recorder = Recorder::start(config).unwrap();
+    let socket = &support::senders(&recorder)[0];
+    let send = |source: u64, sequence: u64, key: u64| {
+        let values = Values { source, sequence: sequence % 256, key, ..Values::default() };
+        socket.send(&layouts.encode(true, &values, &[], &[]).unwrap()).unwrap();
+    };
+    let count = |entry| recorder.snapshot().ledger.sources[0][entry];
+    for event in 0..2_000 {
+        if event % 100 != 50 {
+            send(3, event, event);
+        }
+        send(4, event + 128, event);
+        if event % 100 == 99 {
+            wait_while(|| count(Entry::FragmentsUnknownSource) < event + 1);
+        }
+    }
+    let summary = recorder.stop().unwrap();
+    let source = &summary.last.ledger.sources[0];
+    let counts = [Entry::FragmentsRecorded, Entry::FragmentsUnknownSource, Entry::PacketsMissing];
+    assert_eq!(counts.map(|entry| source[entry]), [1_980, 2_000, 20]);
+}
+
 /// Records of 12 bytes that name groups.
 fn naming() -> Layouts {
     let is = |at, width, role| Field { at, width, bits: None, kind: FieldKind::Is(role) };

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `plan` | sources, clocks, lies, the window and the rates that a seed makes |
 //! | `layouts` | what is declared of their packets, and how these are written |
+//! | `marks` | what they have beside the time: numbers of packets, ids, tags, flags |
 //! | `sender` | fragments, their stamps and their datagrams, and when these arrive |
 //! | `front_ends` | the sources that come over sessions, what they say, and what befalls them |
 //! | `world` | the run: clock, deliveries, agents |
@@ -15,14 +16,17 @@
 //! | `oracle` | the rules that every run must obey |
 //! | `windows` | that of windows and openers |
 //! | `losses` | those of front-ends: what they dropped, and what was late |
+//! | `sequences` | that of boards whose packets are numbered |
 
 mod front_ends;
 mod layouts;
 mod losses;
+mod marks;
 mod model;
 mod oracle;
 mod plan;
 mod sender;
+mod sequences;
 mod windows;
 mod world;
 

@@ -252,7 +252,7 @@ impl Queues {
         if taken.is_open(ns) || ns > taken.closed_ns && self.follows_taken(index, ns, fragment) {
             return None;
         }
-        if self.aside[index].contains(&ns) {
+        if !fragment.is_sent_once() && self.aside[index].contains(&ns) {
             return Some(Put::Repeated);
         }
         if self.has_forgotten(index, ns, fragment) && !self.remembered.has(index, ns) {
@@ -268,9 +268,12 @@ impl Queues {
 
     /// Why a fragment that is in no event, and has that time by its clock alone, is not to be
     /// recorded; none if it is the first of its source with that time. One whose packet is known to
-    /// be new needs no memory.
+    /// be new is not asked for, but a copy of it may follow.
     pub fn set_aside(&mut self, index: usize, ns: i64, fragment: &Fragment) -> Option<Entry> {
         if fragment.is_sent_once() {
+            if !self.aside[index].contains(&ns) {
+                self.put_aside(index, ns);
+            }
             return None;
         }
         let waits = self.queues[index].binary_search_by_key(&ns, Waiting::ns).is_ok();

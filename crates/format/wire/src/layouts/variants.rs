@@ -178,7 +178,7 @@ impl Protocol for Variants {
     fn decoder(&self) -> Box<dyn Decoder> {
         // Numbers of all their bits do not wrap in the layouts' own decoders.
         let decoders = self.layouts.iter().map(|one| one.decoder_of(u64::BITS)).collect();
-        let unwrapped = Unwrapped { bits: self.sequence_bits, newest: None };
+        let unwrapped = Unwrapped::of(self.sequence_bits);
         Box::new(VariantDecoder { variants: self.clone(), decoders, unwrapped })
     }
 }
@@ -203,6 +203,10 @@ impl Decoder for VariantDecoder {
         let decoded = self.decoders[index].decode(now_ns, bytes, parts)?;
         let sequence = decoded.sequence.map(|number| self.unwrapped.take(number));
         Ok(Decoded { sequence, ..decoded })
+    }
+
+    fn disown(&mut self) {
+        self.unwrapped.take_back();
     }
 
     fn explain(&self, bytes: &[u8]) -> String {

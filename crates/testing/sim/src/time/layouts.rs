@@ -14,7 +14,9 @@ use catchment_fixtures::Random;
 use catchment_wire::layouts::{
     Block, ChecksumKind, Field, FieldKind, Layout, Layouts, Order, Recorded, Role,
 };
-use catchment_wire::{Decoded, Protocol as _};
+use catchment_wire::{Decoded, PartFlags, Protocol as _};
+
+use super::marks::{Id, Marks};
 
 /// What the packets of a source are like.
 #[derive(Clone, Debug)]
@@ -23,6 +25,7 @@ pub struct LayoutPlan {
     /// Records in a packet at most; none: the packet is the fragment.
     pub records: Option<u64>,
     pub is_whole: bool,
+    pub marks: Marks,
     /// Bytes before the body of each fragment.
     pub head: usize,
     /// What is a fragment: one kind of blocks, or two that a constant tells apart.
@@ -83,6 +86,10 @@ enum What {
     Groups,
     Length,
     Count,
+    Sequence,
+    Source,
+    Tag,
+    Broken,
 }
 
 /// What a fragment says, beside its body.
@@ -90,6 +97,10 @@ enum What {
 pub struct Stamp {
     pub ticks: u64,
     pub groups: u64,
+    /// The number of its packet, as it stands there, which a packet without records has.
+    pub sequence: u64,
+    pub tag: u8,
+    pub is_broken: bool,
 }
 
 /// A fragment as it stands in packets.
@@ -107,12 +118,23 @@ pub struct Wanted {
     pub records: Option<u64>,
     pub has_fillers: bool,
     pub is_whole: bool,
+    pub marks: Marks,
+}
+
+/// A packet as it is sent.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    pub bytes: Vec<u8>,
+    /// How many of its records are no fragments.
+    pub skipped: u64,
+    /// Its number, as it stands in it.
+    pub sequence: u64,
 }
 
 impl LayoutPlan {
     /// For a clock of so many bits.
     pub fn draw(chance: &mut Random, bits: u32, wanted: Wanted) -> Self {
-        let Wanted { names_groups, records, has_fillers, is_whole } = wanted;
+        let Wanted { names_groups, records, has_fillers, is_whole, marks } = wanted;
         let is_packet = records.is_none();
         let length_in_tail = chance.below(4) == 0;
         let has_length = !is_packet || chance.below(3) > 0;
@@ -128,6 +150,7 @@ impl LayoutPlan {
                 let bits = 16 + chance.below(9) as u32;
                 split(chance, What::Length, bits, &mut words);
             }
+            split_marks(chance, &marks, (is_packet, true), &mut words);
             words
         };
         let count = if are_alike { 1 } else { 1 + chance.index(2) };
@@ -154,6 +177,7 @@ impl LayoutPlan {
                 split(chance, What::Count, bits, &mut words);
             }
         }
+        split_marks(chance, &marks, (true, is_packet), &mut words);
         let (mut packet, packet_head) = BlockPlan::draw(chance, words, Some(false));
         packet.unit = 1;
         packet.plus = [0, packet_head as i64][chance.index(2)];
@@ -166,7 +190,7 @@ impl LayoutPlan {
             order => order,
         };
         let has_fillers = has_fillers && !are_alike;
-        Self { order, records, is_whole, head, kinds, has_fillers, packet, ends }
+        Self { order, records, is_whole, marks, head, kinds, has_fillers, packet, ends }
     }
 
     /// As a configuration declares it.
@@ -227,6 +251,10 @@ impl LayoutPlan {
         let value = |what| match what {
             What::Time => stamp.ticks,
             What::Groups => stamp.groups,
+            What::Sequence => stamp.sequence,
+            What::Source => self.id(),
+            What::Tag => stamp.tag.into(),
+            What::Broken => stamp.is_broken.into(),
             _ => (length as i64 - kind.plus) as u64 / kind.unit,
         };
         let is_big = self.is_big(chance);
@@ -239,12 +267,13 @@ impl LayoutPlan {
         Written { bytes, padding }
     }
 
-    /// A packet with these fragments, and how many of its records are none.
+    /// The packet of that number with these fragments.
     pub fn packet<'a>(
         &self,
+        sequence: u64,
         written: impl Iterator<Item = &'a Written>,
         chance: &mut Random,
-    ) -> (Vec<u8>, u64) {
+    ) -> Datagram {
         let (mut body, mut padding, mut count, mut skipped) = (Vec::new(), 0, 0, 0);
         for one in written {
             while self.has_fillers && chance.below(4) == 0 {
@@ -259,7 +288,7 @@ impl LayoutPlan {
             (padding, count) = (one.padding, count + 1);
         }
         if self.records.is_none() {
-            return (body, 0);
+            return Datagram { bytes: body, skipped: 0, sequence };
         }
         count += skipped;
         match self.ends {
@@ -275,10 +304,34 @@ impl LayoutPlan {
         let (packet, head) = (&self.packet, self.packet.head());
         let value = |what| match what {
             What::Count => count,
+            What::Sequence => sequence,
+            What::Source => self.id(),
             _ => ((head + body.len()) as i64 - packet.plus) as u64,
         };
         let is_big = self.is_big(chance);
-        (packet.write((head, 0), is_big, value, &body, chance), skipped)
+        let bytes = packet.write((head, 0), is_big, value, &body, chance);
+        Datagram { bytes, skipped, sequence }
+    }
+
+    /// That of another board, which names itself otherwise, and whose numbers are its own.
+    pub fn of_another(&self, chance: &mut Random) -> Option<Self> {
+        let mut plan = self.clone();
+        plan.marks.id.as_mut()?.value ^= 1;
+        if let Some(sequence) = &mut plan.marks.sequence {
+            sequence.first = chance.next_u64();
+        }
+        Some(plan)
+    }
+
+    /// More than the bytes of a fragment beside those of its payload that are drawn.
+    pub fn bytes_around_max(&self) -> u64 {
+        let tail = self.kinds.iter().map(|kind| kind.tail).max().unwrap_or(0);
+        // What says whose it is, what a length counts in, and padding.
+        100.max((self.head + tail) as u64 + 16 + 4 + 8)
+    }
+
+    fn id(&self) -> u64 {
+        self.marks.id.map_or(0, |id| id.value.into())
     }
 
     /// What of a written fragment is recorded.
@@ -311,7 +364,7 @@ impl BlockPlan {
             let in_tail = match word.what {
                 What::Length => length_in_tail == Some(true),
                 What::Count => false,
-                What::Time | What::Groups => chance.below(4) == 0,
+                _ => chance.below(4) == 0,
             };
             let end = if in_tail { &mut tail } else { &mut head };
             let begin = *end + chance.index(2);
@@ -348,6 +401,10 @@ impl BlockPlan {
                 What::Count => Role::Count,
                 What::Length if is_first => Role::Length { unit: self.unit, plus: self.plus },
                 What::Length => Role::Length { unit: 1, plus: 0 },
+                What::Sequence => Role::Sequence,
+                What::Source => Role::Source,
+                What::Tag => Role::Tag,
+                What::Broken => Role::Broken,
             };
             let bits = Some([word.first, word.first + word.bits - 1]);
             Field { at: word.at, width: word.width as u32, bits, kind: FieldKind::Is(role) }
@@ -398,12 +455,13 @@ impl BlockPlan {
 /// What differs.
 pub fn check_decoded<'a>(
     layouts: &Layouts,
-    (bytes, skipped): (&[u8], u64),
+    marks: &Marks,
+    &Datagram { ref bytes, skipped, sequence }: &Datagram,
     sent: impl ExactSizeIterator<Item = (Stamp, &'a [u8])>,
 ) -> Result<(), String> {
     let mut parts = Vec::new();
     let decoded = layouts.decoder().decode(0, bytes, &mut parts);
-    let Decoded { skipped: is_skipped, .. } = decoded.map_err(|reason| {
+    let Decoded { skipped: is_skipped, sequence: numbered, .. } = decoded.map_err(|reason| {
         format!("a packet is refused ({}): {:?}", layouts.reasons()[reason].name, layouts.layout())
     })?;
     if (parts.len(), is_skipped) != (sent.len(), skipped) {
@@ -413,12 +471,21 @@ pub fn check_decoded<'a>(
             "{got:?} decoded, {count} and {skipped} sent: {bytes:?} by {layout:?}"
         ));
     }
+    let number = |number: u64, bits: u32| number & u64::MAX >> (64 - bits);
+    let wanted = marks.sequence.map(|numbers| number(sequence, numbers.bits));
+    let numbered = numbered.map(|is| number(is, marks.sequence.map_or(64, |one| one.bits)));
+    if numbered != wanted {
+        return Err(format!("{numbered:?} decoded, {wanted:?} sent: {:?}", layouts.layout()));
+    }
     for (part, (stamp, recorded)) in parts.iter().zip(sent) {
         let mask = u64::MAX >> (64 - layouts.number_bits());
         let groups = if layouts.layout().has_groups() { stamp.groups } else { 0 };
         let end = (part.offset + part.bytes) as usize;
         let is_right = part.number == stamp.ticks & mask
             && u64::from(part.groups) == groups
+            && part.id == marks.id.map_or(0, |id| id.value)
+            && part.tag == if marks.tag_bits.is_some() { stamp.tag } else { 0 }
+            && (part.flags & PartFlags::SENDER_ERROR != 0) == (marks.has_broken && stamp.is_broken)
             && bytes.get(part.offset as usize..end) == Some(recorded);
         if !is_right {
             return Err(format!("{part:?} decoded, {stamp:?} sent: {:?}", layouts.layout()));
@@ -437,6 +504,29 @@ fn split(chance: &mut Random, what: What, bits: u32, words: &mut Vec<Word>) {
         let first = chance.below(u64::from(8 * width - own + 1)) as u32;
         words.push(Word { what, at: 0, width: width as usize, first, bits: own, below });
         below += own;
+    }
+}
+
+/// The words of what a packet has beside its records, or a fragment beside its time, or a packet
+/// that is one.
+fn split_marks(
+    chance: &mut Random,
+    &Marks { sequence, id, tag_bits, has_broken }: &Marks,
+    (is_packet, is_fragment): (bool, bool),
+    words: &mut Vec<Word>,
+) {
+    if let Some(sequence) = sequence.filter(|_| is_packet) {
+        split(chance, What::Sequence, sequence.bits, words);
+    }
+    let is_here = |id: &Id| is_packet && is_fragment || id.in_records == is_fragment;
+    if let Some(id) = id.filter(is_here) {
+        split(chance, What::Source, id.bits, words);
+    }
+    if let Some(bits) = tag_bits.filter(|_| is_fragment) {
+        split(chance, What::Tag, bits, words);
+    }
+    if has_broken && is_fragment {
+        split(chance, What::Broken, 1, words);
     }
 }
 
@@ -499,12 +589,22 @@ mod tests {
                 records,
                 has_fillers: chance.below(2) == 0,
                 is_whole: chance.below(2) == 0,
+                marks: Marks::draw(&mut chance),
             };
+            let Marks { sequence, tag_bits, has_broken, .. } = wanted.marks;
             let plan = LayoutPlan::draw(&mut chance, bits, wanted);
+            let packet = chance.below(1_000);
+            let sequence = sequence.map_or(0, |numbers| numbers.of(packet));
             let layouts = plan.declared(1_000_000);
             let written: Vec<(Stamp, Written, Vec<u8>)> = (0..records.unwrap_or(1))
                 .map(|_| {
-                    let stamp = Stamp { ticks: chance.next_u64(), groups: chance.below(8) };
+                    let stamp = Stamp {
+                        ticks: chance.next_u64(),
+                        groups: chance.below(8),
+                        sequence,
+                        tag: tag_bits.map_or(0, |bits| (chance.below(1 << bits)) as u8),
+                        is_broken: has_broken && chance.below(2) == 0,
+                    };
                     let count = chance.index(60);
                     let mut body = chance.noise(count);
                     let written = plan.write(stamp, &mut body, &mut chance);
@@ -512,9 +612,9 @@ mod tests {
                     (stamp, written, recorded)
                 })
                 .collect();
-            let (bytes, skipped) = plan.packet(written.iter().map(|one| &one.1), &mut chance);
+            let packet = plan.packet(sequence, written.iter().map(|one| &one.1), &mut chance);
             let sent = written.iter().map(|(stamp, _, recorded)| (*stamp, &recorded[..]));
-            let checked = check_decoded(&layouts, (&bytes, skipped), sent);
+            let checked = check_decoded(&layouts, &plan.marks, &packet, sent);
             assert_eq!(checked, Ok(()), "seed {seed}: {plan:?}");
         }
     }

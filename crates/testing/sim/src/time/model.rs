@@ -85,14 +85,17 @@ impl Floods {
     }
 }
 
-/// What these fragments come to, in the order of time.
+/// What these fragments come to, in the order of time; those of a source with one time are in the
+/// order in which they came.
 pub fn groups(
     fragments: &[Timed],
     (rule, mut floods): (&TimeConfig, Floods),
     expected_in: &[u64],
 ) -> Vec<Group> {
-    let named: BTreeMap<Id, u64> = fragments.iter().map(|one| (one.id, one.groups)).collect();
-    let mut left: BTreeSet<(i128, Id)> = fragments.iter().map(|one| (one.ns, one.id)).collect();
+    // By their places, until they are in groups.
+    let timed = fragments.iter().enumerate();
+    let mut left: BTreeSet<(i128, Id)> =
+        timed.map(|(place, one)| (one.ns, (one.id.0, place))).collect();
     let (window_ns, before_ns) = (i128::from(rule.window_ns), i128::from(rule.before_ns));
     let mut groups = Vec::new();
     loop {
@@ -107,7 +110,7 @@ pub fn groups(
             groups.push(Group { ns, members: vec![id], is_alone: true });
             continue;
         }
-        let Some((anchor_ns, anchor)) = anchor else { return groups };
+        let Some((anchor_ns, anchor)) = anchor else { break };
         let last_ns = anchor_ns + i128::from(rule.span_ns_max).max(window_ns);
         let in_reach = left.range((anchor_ns - before_ns, (0, 0))..=(last_ns, MOST));
         // The first ones of each source.
@@ -140,7 +143,7 @@ pub fn groups(
             continue;
         }
         floods.event();
-        let took_part = rule.reference.map_or(0, |_| named[&anchor]);
+        let took_part = rule.reference.map_or(0, |_| fragments[anchor.1].groups);
         let members = in_window
             .into_iter()
             .filter(|(_, (source, _))| is_expected(expected_in[*source], took_part));
@@ -149,6 +152,9 @@ pub fn groups(
         let members = members.into_iter().map(|(_, id)| id).collect();
         groups.push(Group { ns: anchor_ns, members, is_alone: false });
     }
+    let members = groups.iter_mut().flat_map(|group| &mut group.members);
+    members.for_each(|id| *id = fragments[id.1].id);
+    groups
 }
 
 /// Whether an event in which these took part expects a source.

@@ -20,6 +20,10 @@
 //!    by its word, and what an event lacks of it beside that as not sent. If no clock lies, nothing
 //!    is late of one that is waited for until it is back.
 //!
+//! 8. Of boards whose packets are numbered (`sequences.rs`), what never came is counted as missing
+//!    by these numbers, and nothing is taken for a copy whose number is new; where several may be
+//!    in an event, those with one time are. Ids, tags and flags are what was sent.
+//!
 //! Rules 3 to 7 say nothing of runs whose agents were not called or whose memory was short. A
 //! source is *honest* here if its clock says the time, and it is heard often enough not to count as
 //! silent, and nothing befell its front-end by which it lost anything.
@@ -34,6 +38,7 @@ use super::front_ends::{self, TimeLog};
 use super::model::{Floods, Group, Id, Timed, groups, is_expected};
 use super::plan::{RUN_NS, TimeSource};
 use super::sender::{Sent, identity};
+use super::sequences::{Numbered, Taken, numbered};
 use super::world::Outcome;
 use crate::fault::Fault;
 use crate::plan::{MS, S};
@@ -51,6 +56,7 @@ pub fn check(outcome: &Outcome<'_>) -> Result<u64, String> {
     let check = Check::new(outcome)?;
     check.ledger()?;
     check.windows()?;
+    check.sequences()?;
     if check.is_held_up() || outcome.plan.base.case.faults.has(Fault::SmallMemory) {
         return Ok(0);
     }
@@ -180,14 +186,17 @@ pub(super) struct Check<'a> {
     pub(super) expected_in: Vec<u64>,
     /// By source.
     pub(super) honest: Vec<bool>,
+    /// By source, what the numbers of its packets say; none where that is in doubt.
+    pub(super) numbered: Vec<Option<Numbered>>,
 }
 
 impl<'a> Check<'a> {
     fn new(outcome: &'a Outcome<'a>) -> Result<Self, String> {
         let plan = outcome.plan;
         let rule = plan.base.config.time_config().ok_or("events are not built by time")?;
-        let mut honest: Vec<bool> =
-            (0..plan.sources.len()).map(|index| is_honest(outcome, index)).collect();
+        let numbered = numbered(outcome);
+        let is_honest = |index: usize| numbered[index].is_some() && is_honest(outcome, index);
+        let mut honest: Vec<bool> = (0..plan.sources.len()).map(is_honest).collect();
         // Without all others nobody can say when one of them floods.
         if let Some(flood) = plan.flood.filter(|_| honest.contains(&false)) {
             honest[flood.source] = false;
@@ -198,6 +207,7 @@ impl<'a> Check<'a> {
             rows: read(outcome)?,
             expected_in: plan.sources.iter().map(|source| source.expected_in).collect(),
             honest,
+            numbered,
         })
     }
 
@@ -221,8 +231,8 @@ impl<'a> Check<'a> {
         of_reference.map_or(0, |&(source, index)| self.outcome.sent[source][index].groups)
     }
 
-    /// What is recorded twice and need not be. Boards number no packets here: what came out of step
-    /// is not known for the same where its copy comes when that time is in step.
+    /// What is recorded twice and need not be. Of boards, what came out of step is not known for
+    /// the same where its copy comes when that time is in step.
     fn twice(&self) -> Option<Id> {
         let mut found = BTreeMap::new();
         self.rows.iter().find_map(|row| {
@@ -264,7 +274,7 @@ impl<'a> Check<'a> {
             let counts = [
                 (Entry::PacketsReceived, arrived),
                 (Entry::PacketsAccepted, arrived),
-                (Entry::FragmentsReceived, self.outcome.delivered[source]),
+                (Entry::FragmentsReceived, self.outcome.delivered[source].fragments),
                 (Entry::PacketsDroppedByKernel, dropped),
                 (Entry::FragmentsRecorded, own().count() as u64),
                 (Entry::FragmentBytesRecorded, bytes.sum()),
@@ -287,7 +297,7 @@ impl<'a> Check<'a> {
     }
 
     /// Whether agents were not called for a while.
-    fn is_held_up(&self) -> bool {
+    pub(super) fn is_held_up(&self) -> bool {
         let faults = self.outcome.plan.base.case.faults;
         faults.has(Fault::Starve) || faults.has(Fault::Freeze)
     }
@@ -350,7 +360,7 @@ impl<'a> Check<'a> {
             // All that an honest front-end has comes sooner or later.
             let numbers: Vec<usize> = match self.log(source) {
                 Some(_) => self.outcome.made[source].clone(),
-                None => self.outcome.life.arrivals[source].all().map(|(index, _)| index).collect(),
+                None => self.taken(source).fragments,
             };
             for index in numbers {
                 let groups = self.outcome.sent[source][index].groups;
@@ -359,6 +369,14 @@ impl<'a> Check<'a> {
             }
         }
         arrived
+    }
+
+    /// What an honest board's fragments come to, before they are events.
+    fn taken(&self, source: usize) -> Taken {
+        let Some(numbered) = &self.numbered[source] else { return Taken::default() };
+        let packets = &self.outcome.delivered[source].packets;
+        let ns = |index| self.ns((source, index));
+        numbered.taken(packets, ns, self.rule.fragments_max as usize)
     }
 
     fn model(&self) -> Vec<Group> {
@@ -387,7 +405,14 @@ impl<'a> Check<'a> {
                 (Entry::FragmentsOutOfRange, 0),
                 (Entry::FragmentsDiscardedMemory, 0),
             ];
-            if let Some((entry, is)) = counts.into_iter().find(|&(entry, is)| ledger[entry] != is) {
+            let Taken { copies, of_equal_times, .. } = self.taken(source);
+            let repeated = [
+                (Entry::FragmentsDuplicate, copies),
+                (Entry::FragmentsTimeRepeated, of_equal_times),
+            ];
+            let of_board = repeated.into_iter().filter(|_| self.is_board(source));
+            let mut counts = counts.into_iter().chain(of_board);
+            if let Some((entry, is)) = counts.find(|&(entry, is)| ledger[entry] != is) {
                 return Err(format!(
                     "honest source {source}: {entry}: {}, the model says {is}",
                     ledger[entry]
@@ -647,10 +672,11 @@ fn is_honest(outcome: &Outcome<'_>, index: usize) -> bool {
 }
 
 /// What says that a source's times do not fit.
-const NAMED: [Entry; 6] = [
+const NAMED: [Entry; 7] = [
     Entry::FragmentsOutOfRange,
     Entry::FragmentsLate,
     Entry::FragmentsDuplicate,
+    Entry::FragmentsTimeRepeated,
     Entry::FragmentsUnmatched,
     Entry::FragmentsDiscardedUnmatched,
     Entry::FragmentsMissing,

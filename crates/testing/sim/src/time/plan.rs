@@ -11,6 +11,7 @@ use catchment_wire::event_link::EventLink;
 
 use super::front_ends::{self, TimeLog};
 use super::layouts::{LayoutPlan, Wanted};
+use super::marks::{Marks, Sequence};
 use super::{FAULTS, LIES};
 use crate::case::Case;
 use crate::fault::Fault;
@@ -191,6 +192,11 @@ impl TimeSource {
         if self.layout.is_whole && self.log.is_none() { self.layout.head } else { 0 }
     }
 
+    /// The numbers of its packets, if it is a board that has some.
+    pub fn sequence(&self) -> Option<Sequence> {
+        self.layout.marks.sequence.filter(|_| self.log.is_none())
+    }
+
     /// Nanoseconds after which its clock wraps.
     pub fn cycle_ns(&self) -> u128 {
         (1_u128 << self.bits) * 1_000_000_000 / u128::from(self.rate_hz)
@@ -322,6 +328,7 @@ fn source(
                 records: has_records.then(|| 1 + chance.below(most.max(1))),
                 has_fillers: chance.below(2) == 0,
                 is_whole: chance.below(2) == 0,
+                marks: Marks::draw(&mut case.chance(&format!("marks {index}"))),
             };
             LayoutPlan::draw(&mut case.chance(&format!("layout {index}")), bits, wanted)
         },
@@ -417,8 +424,9 @@ fn config(case: &Case, times: &Times, detector: &Detector<'_>) -> RecorderConfig
         let config = SourceConfig {
             role: plan.role,
             protocol: Arc::new(plan.layout.declared(plan.rate_hz)),
-            fragment_bytes_max: plan.payload_bytes_max + 100,
+            fragment_bytes_max: plan.payload_bytes_max + plan.layout.bytes_around_max(),
             expected_in: plan.expected_in,
+            id: plan.layout.marks.id.filter(|_| plan.log.is_none()).map(|id| id.value),
             clock: SourceClock { offset_ns: -plan.error_ns, reorder_ns, lag_ns: None },
             ..SourceConfig::new(format!("s{index}"), address)
         };

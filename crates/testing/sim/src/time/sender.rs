@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use catchment_fixtures::Random;
 
 use super::front_ends::{self, Said};
-use super::layouts::{Stamp, Written, check_decoded};
+use super::layouts::{Datagram, LayoutPlan, Stamp, Written, check_decoded};
+use super::marks::Marks;
 use super::plan::{Lie, RUN_NS, TimePlan, TimeSource};
 use crate::detector::Packet;
 use crate::fault::Fault;
@@ -26,6 +27,8 @@ pub struct Sent {
     pub recorded: Vec<u8>,
     /// Since the run's begin.
     pub at_ns: u64,
+    /// What its packet says of it.
+    pub stamp: Stamp,
     written: Written,
 }
 
@@ -35,6 +38,16 @@ pub struct Delivery {
     pub at_ns: u64,
     pub source: usize,
     pub packet: Packet,
+    pub kind: DeliveryKind,
+}
+
+/// Whose packet it is.
+#[derive(Clone, Copy, Debug)]
+pub enum DeliveryKind {
+    /// The source's own, which has sent so many before it.
+    Own(u64),
+    /// Another board's, which says so, with so many fragments.
+    Stranger(u64),
 }
 
 /// What is sent in a run, what of it arrives, and what befell it.
@@ -56,6 +69,7 @@ pub struct Traffic {
 struct Trigger {
     at_ns: u64,
     groups: u64,
+    tag: u8,
 }
 
 impl Traffic {
@@ -99,7 +113,7 @@ impl Traffic {
         for number in 0..flood.count {
             self.note(Fault::Flood);
             let at_ns = flood.from_ns + number * flood.period_ns + chance.below(flood.period_ns);
-            moments.push(Trigger { at_ns, groups: 0 });
+            moments.push(Trigger { at_ns, groups: 0, tag: 0 });
         }
         moments.sort_by_key(|moment| moment.at_ns);
     }
@@ -109,9 +123,10 @@ impl Traffic {
         let source = &plan.sources[index];
         let mut chance = plan.base.case.chance(&format!("payload {index}"));
         let mut noise = plan.base.case.chance(&format!("words {index}"));
+        let mut marks = plan.base.case.chance(&format!("marks of source {index}"));
         let mut sent: Vec<Sent> = Vec::new();
         let (mut last, mut cycles) = (None, 0);
-        for &Trigger { at_ns, groups } in moments {
+        for &Trigger { at_ns, groups, tag } in moments {
             if plan
                 .dead
                 .is_some_and(|(dead, from, until)| dead == index && (from..until).contains(&at_ns))
@@ -123,8 +138,9 @@ impl Traffic {
             let shown = i128::from(plan.zero_ns) + i128::from(at_ns) + i128::from(lie_ns);
             let shown = shown + i128::from(source.error_ns);
             let ticks = (shown * i128::from(source.rate_hz)).div_euclid(NS_PER_S).max(0);
-            if fault.is_none() && last.is_some_and(|last| last == ticks) {
-                // It is one moment for this clock.
+            let is_again = fault.is_none() && last.is_some_and(|last| last == ticks);
+            if is_again && source.sequence().is_none() {
+                // It is one moment for this clock, and nothing tells two fragments from a copy.
                 continue;
             }
             if let Some(fault) = fault {
@@ -141,16 +157,19 @@ impl Traffic {
             let ns = ns - i128::from(source.error_ns);
             let mut body = body(index, sent.len(), source, &mut chance);
             let key = ticks as u64;
-            let (written, recorded) = match source.log {
-                Some(_) => (Written::default(), body),
+            let (stamp, written, recorded) = match source.log {
+                Some(_) => (Stamp::default(), Written::default(), body),
                 None => {
-                    let stamp = Stamp { ticks: key, groups };
+                    let stamp = Stamp { ticks: key, groups, ..source.stamp(tag, &mut marks) };
+                    // A packet without records.
+                    let number = source.sequence().map_or(0, |one| one.of(sent.len() as u64));
+                    let stamp = Stamp { sequence: number, ..stamp };
                     let written = source.layout.write(stamp, &mut body, &mut noise);
                     let recorded = source.layout.recorded(&written, &body);
-                    (written, recorded)
+                    (stamp, written, recorded)
                 }
             };
-            sent.push(Sent { ns, groups, lie_ns, key, recorded, at_ns, written });
+            sent.push(Sent { ns, groups, lie_ns, key, recorded, at_ns, stamp, written });
         }
         sent
     }
@@ -165,7 +184,8 @@ impl Traffic {
         let layouts = source.layout.declared(source.rate_hz);
         let mut noise = plan.base.case.chance(&format!("records {index}"));
         let wait_ns = 2 * batch * plan.interval_ns;
-        let mut first = 0;
+        let mut strangers = Strangers::new(plan, index);
+        let (mut first, mut packets) = (0, 0);
         while first < sent.len() {
             let until_ns = sent[first].at_ns + wait_ns;
             let rest = &sent[first..sent.len().min(first + batch as usize)];
@@ -174,14 +194,18 @@ impl Traffic {
             let sent_ns = if is_full { rest[count - 1].at_ns } else { until_ns };
             let of_packet = || rest[..count].iter();
             let written = of_packet().map(|one| &one.written);
-            let (bytes, skipped) = source.layout.packet(written, &mut noise);
-            let stamp = |one: &Sent| Stamp { ticks: one.key, groups: one.groups };
-            let said = of_packet().map(|one| (stamp(one), &one.recorded[..]));
-            if let Err(why) = check_decoded(&layouts, (&bytes, skipped), said) {
+            let number = source.sequence().map_or(0, |one| one.of(packets));
+            let datagram = source.layout.packet(number, written, &mut noise);
+            let said = of_packet().map(|one| (one.stamp, &one.recorded[..]));
+            if let Err(why) = check_decoded(&layouts, &source.layout.marks, &datagram, said) {
                 self.wrong.get_or_insert(format!("source {index}: {why}"));
             }
+            let Datagram { bytes, .. } = datagram;
             let fragments = first..first + count;
             first += count;
+            let kind = DeliveryKind::Own(packets);
+            packets += 1;
+            self.deliveries.extend(strangers.next(RUN_NS + sent_ns));
             let mut late_ns = source.lag_ns;
             if let Some((late, from, until, by_ns)) = plan.late
                 && late == index
@@ -211,9 +235,54 @@ impl Traffic {
                 let packet =
                     Packet { bytes: bytes.clone(), fragments: fragments.clone(), part: (0, 1) };
                 let at_ns = RUN_NS + sent_ns + delay_ns;
-                self.deliveries.push(Delivery { at_ns, source: index, packet });
+                self.deliveries.push(Delivery { at_ns, source: index, packet, kind });
             }
         }
+    }
+}
+
+/// Another board, which was given the address of a source, and whose packets have its own id and
+/// its own numbers.
+struct Strangers {
+    index: usize,
+    layout: Option<LayoutPlan>,
+    packets: u64,
+    chance: Random,
+}
+
+impl Strangers {
+    fn new(plan: &TimePlan, index: usize) -> Self {
+        let mut chance = plan.base.case.chance(&format!("strangers to {index}"));
+        let layout = plan.sources[index].layout.of_another(&mut chance);
+        let packets = chance.below(1_000);
+        Self { index, layout: layout.filter(|_| chance.below(2) == 0), packets, chance }
+    }
+
+    /// What it sends beside a packet of the source.
+    fn next(&mut self, at_ns: u64) -> Option<Delivery> {
+        let Self { index, layout, packets, chance } = self;
+        let layout = layout.as_ref().filter(|_| chance.below(16) == 0)?;
+        *packets += 1;
+        let sequence = layout.marks.sequence.map_or(0, |one| one.of(*packets));
+        let stamp = Stamp { ticks: chance.next_u64(), sequence, ..Stamp::default() };
+        let mut body = chance.noise(8);
+        let written = layout.write(stamp, &mut body, chance);
+        let Datagram { bytes, .. } = layout.packet(sequence, [&written].into_iter(), chance);
+        let (packet, kind) = (Packet::unknown(bytes), DeliveryKind::Stranger(1));
+        Some(Delivery { at_ns, source: *index, packet, kind })
+    }
+}
+
+impl TimeSource {
+    /// What it says of a fragment at a trigger with that tag, now and then wrongly.
+    fn stamp(&self, tag: u8, chance: &mut Random) -> Stamp {
+        let Marks { tag_bits, has_broken, .. } = self.layout.marks;
+        let is_broken = has_broken && chance.chance(50);
+        let tag = tag_bits.map_or(0, |bits| {
+            let tag = if chance.chance(20) { tag ^ 1 } else { tag };
+            tag & u8::MAX >> (8 - bits)
+        });
+        Stamp { tag, is_broken, ..Stamp::default() }
     }
 }
 
@@ -238,11 +307,12 @@ fn lie(lies: &[Lie], source: usize, at_ns: u64) -> (i64, Option<Fault>) {
 
 fn triggers(plan: &TimePlan) -> Vec<Trigger> {
     let mut chance = plan.base.case.chance("triggers");
+    let mut tags = plan.base.case.chance("tags");
     let mut at_ns = 0;
     let trigger = |_| {
         at_ns += plan.interval_ns / 2 + chance.below(plan.interval_ns);
         let groups = if plan.has_groups { chance.below(8) } else { 0 };
-        Trigger { at_ns, groups }
+        Trigger { at_ns, groups, tag: tags.below(256) as u8 }
     };
     (0..plan.events).map(trigger).collect()
 }
@@ -286,7 +356,8 @@ fn moments(plan: &TimePlan, (index, one): (usize, &TimeSource), all: &[Trigger])
     let duration_ns = plan.duration_ns();
     let noise = moments.len() as u64 * one.noise / 1_000;
     let groups = if plan.has_groups { chance.below(8) } else { 0 };
-    moments.extend((0..noise).map(|_| Trigger { at_ns: chance.below(duration_ns), groups }));
+    let noise = (0..noise).map(|_| Trigger { at_ns: chance.below(duration_ns), groups, tag: 0 });
+    moments.extend(noise);
     let is_idle = |at_ns: u64| {
         let idle = one.log.and_then(|log| log.idle);
         idle.is_some_and(|(from_ns, to_ns)| (from_ns + 1..to_ns).contains(&at_ns))

@@ -7,7 +7,8 @@ use catchment_ports::{MemoryFiles, VirtualClock};
 
 use super::front_ends::FrontEnds;
 use super::plan::{RUN_NS, TimePlan};
-use super::sender::{Delivery, Sent, Traffic};
+use super::sender::{Delivery, DeliveryKind, Sent, Traffic};
+use super::sequences::Came;
 use crate::fault::Fault;
 use crate::plan::{BEGIN_NS, MS, S};
 use crate::recorder::{Life, Recorder};
@@ -40,8 +41,8 @@ pub struct Outcome<'a> {
     pub sent: Vec<Vec<Sent>>,
     pub life: Life,
     pub files: MemoryFiles,
-    /// By source: fragments in the packets that found room, repeated ones included.
-    pub delivered: Vec<u64>,
+    /// By source.
+    pub delivered: Vec<Delivered>,
     pub front_ends: Vec<FrontEnd>,
     /// By source: the numbers of the fragments that went into its log, in order.
     pub made: Vec<Vec<usize>>,
@@ -52,6 +53,17 @@ pub struct Outcome<'a> {
     pub trace: Trace,
 }
 
+/// What found room of a source's packets.
+#[derive(Clone, Debug, Default)]
+pub struct Delivered {
+    /// Fragments in them, repeated ones included.
+    pub fragments: u64,
+    /// Those of another board.
+    pub strangers: u64,
+    /// Its own packets, as they came.
+    pub packets: Vec<Came>,
+}
+
 struct World<'a> {
     plan: &'a TimePlan,
     sent: &'a [Vec<Sent>],
@@ -59,7 +71,7 @@ struct World<'a> {
     clock: VirtualClock,
     recorder: Recorder,
     times: Random,
-    delivered: Vec<u64>,
+    delivered: Vec<Delivered>,
     seen: Vec<Seen>,
     happened: BTreeMap<Fault, u64>,
     trace: &'a mut Trace,
@@ -84,7 +96,7 @@ pub fn run(plan: &TimePlan, is_traced: bool) -> Result<Outcome<'_>, (String, Tra
         trace.agents(recorder.slots.iter().map(|slot| slot.name.as_str()));
         let times = plan.base.case.chance("times");
         let trace = &mut trace;
-        let (delivered, seen) = (vec![0; plan.sources.len()], Vec::new());
+        let (delivered, seen) = (vec![Delivered::default(); plan.sources.len()], Vec::new());
         let (sent, front_ends) = (&sent[..], FrontEnds::new(plan, said));
         let world = World {
             plan,
@@ -122,7 +134,7 @@ pub fn run(plan: &TimePlan, is_traced: bool) -> Result<Outcome<'_>, (String, Tra
 /// What a world leaves.
 struct Ended {
     life: Life,
-    delivered: Vec<u64>,
+    delivered: Vec<Delivered>,
     front_ends: Vec<FrontEnd>,
     made: Vec<Vec<usize>>,
     seen: Vec<Seen>,
@@ -221,13 +233,21 @@ impl World<'_> {
         self.trace.push(self.clock.now_ns(), Event::Fault(what));
     }
 
-    fn deliver(&mut self, Delivery { source, packet, .. }: Delivery) {
+    fn deliver(&mut self, Delivery { source, packet, kind, .. }: Delivery) {
         let (now_ns, bytes) = (self.clock.now_ns(), packet.bytes.len());
-        let count = packet.fragments.len() as u64;
+        let fragments = packet.fragments.clone();
         let has_room = self.recorder.deliver(source, packet, now_ns) == Some(true);
-        match has_room {
-            true => self.delivered[source] += count,
-            false => self.note(Fault::SmallBuffer),
+        let delivered = &mut self.delivered[source];
+        match kind {
+            _ if !has_room => self.note(Fault::SmallBuffer),
+            DeliveryKind::Stranger(count) => {
+                delivered.fragments += count;
+                delivered.strangers += count;
+            }
+            DeliveryKind::Own(number) => {
+                delivered.fragments += fragments.len() as u64;
+                delivered.packets.push(Came { number, fragments });
+            }
         }
         self.trace.push(now_ns, Event::Arrived(source as u32, bytes, has_room));
     }
