@@ -150,6 +150,29 @@ fn most_sources_whose_thread_was_held_up_from_the_start_begin_where_the_other_on
     is_whole(rig, next + 300);
 }
 
+/// Those of short cycles agree, and would put the other one out of step.
+#[test]
+fn a_run_waits_for_the_clock_that_says_in_which_cycle_the_others_are_while_it_is_unread() {
+    let zero = 773_456_166 * S;
+    let mut rig = rig(3, 100, |time| time.clocks[..2].iter_mut().for_each(|one| one.bits = 44));
+    let all = |rig: &mut ByTime, sources: &[usize], event: u64| {
+        let ns = zero + event * APART;
+        sources.iter().for_each(|&source| send(rig, event * APART, source, &[ns]));
+    };
+    for event in 1..HELD {
+        all(&mut rig, &[0, 1], event);
+        hold_unread(&[2])(&mut rig, event * APART);
+        rig.poll(event * APART);
+    }
+    let times: Vec<u64> = (1..HELD).map(|event| zero + event * APART).collect();
+    send(&mut rig, HELD * APART, 2, &times);
+    for event in HELD..HELD + 300 {
+        all(&mut rig, &[0, 1, 2], event);
+        rig.poll(event * APART);
+    }
+    is_whole(rig, HELD + 300);
+}
+
 #[test]
 fn an_event_does_not_wait_for_a_source_that_was_silent_before_its_thread_was_held_up() {
     for ever in [false, true] {

@@ -354,6 +354,7 @@ impl Horizon {
             return;
         }
         self.look_due_ns = now_ns.saturating_add(self.timeout_ns / LOOKS);
+        self.delay_start();
         if let Some(lead_ns) = self.median() {
             self.lead_ns = Some(lead_ns);
         }
@@ -418,8 +419,9 @@ impl Horizon {
     }
 
     /// The median of the leads of those that stand: of ports, or of front-ends where there is none.
-    /// While all ports wait outside it is what it was: what they bring is old. Of an even number of ports the one of the two in the middle counts that is nearer to what
-    /// the quorum's lead was: a clock that is set back takes no other one with it.
+    /// While all ports wait outside it is what it was: what they bring is old. Of an even number of
+    /// ports the one of the two in the middle counts that is nearer to what the quorum's lead was:
+    /// a clock that is set back takes no other one with it.
     fn median(&self) -> Option<i64> {
         let stands =
             |voter: &&Voter| voter.votes() && !voter.is_silent(self.active_ns, self.timeout_ns);
@@ -517,6 +519,9 @@ impl Horizon {
     /// Has the clocks stand where most of those that advance are; true if they do now. Without a
     /// majority after two time-outs, or at the end, where the most are that agree.
     fn start(&mut self, at_end: bool) -> bool {
+        if self.is_start_unread() && !at_end {
+            return false;
+        }
         let mut least = if at_end { 1 } else { SETTLED_VALUES };
         let is_settled = |voter: &Voter| voter.claim.is_some_and(|claim| claim.values >= least);
         let those = || self.voters.iter().enumerate().filter(|(_, voter)| voter.votes());
@@ -528,10 +533,9 @@ impl Horizon {
         // Front-ends decide where no port delivers.
         let has_ports =
             self.voters.iter().any(|one| one.votes() && !one.promises && one.claim.is_some());
-        let in_time = self.is_claimed_in_time();
         let voters = || {
-            let is_one = |voter: &&Voter| voter.votes() && !(has_ports && voter.promises);
-            self.voters.iter().filter(is_one).filter(|voter| !(in_time && self.is_unread(voter)))
+            let votes = |voter: &&Voter| voter.votes() && !(has_ports && voter.promises);
+            self.voters.iter().filter(votes)
         };
         let waited_ns = self.first_ns.map_or(0, |first_ns| self.active_ns - first_ns);
         if !(all || waited_ns >= self.timeout_ns || at_end) {
@@ -580,7 +584,7 @@ impl Horizon {
         needed: usize,
         (beside, ports_alone): (Option<i64>, bool),
     ) -> Option<Cluster> {
-        let in_time = beside.is_some() || self.is_claimed_in_time();
+        let in_time = beside.is_some();
         let claims = || {
             let settled = |claim: &Claim| claim.values >= least;
             let votes = move |voter: &Voter| voter.votes() && !(in_time && self.is_unread(voter));

@@ -8,8 +8,8 @@
 //! | was silent, stuck or out of step before | nothing |
 //! | is sparse | what they waited for before, however long it was silent |
 //!
-//! After that it has one time-out. Its clock is not judged meanwhile, and has no part in the quorum;
-//! what it claims may be as far behind as its thread was held up.
+//! After that it has one time-out. Its clock is not judged meanwhile, and has no part in the
+//! quorum; what it claims may be as far behind as its thread was held up.
 
 use super::clock::TIME_END;
 use super::horizon::{Horizon, TIME_MAX};
@@ -90,10 +90,20 @@ impl Horizon {
         !voter.promises && voter.position.is_none() && !voter.out_of_step && self.is_unread(voter)
     }
 
-    /// Whether a port claims a time that was read when it came.
-    pub fn is_claimed_in_time(&self) -> bool {
-        let of_ports = self.voters.iter().filter(|voter| voter.votes() && !voter.promises);
-        of_ports.filter(|voter| voter.claim.is_some()).any(|voter| !self.is_unread(voter))
+    /// Whether the run has not started, and some port's thread is held up: its clock may say in
+    /// which cycle the others are.
+    pub fn is_start_unread(&self) -> bool {
+        self.lead_ns.is_none() && self.unread_ns == Some(self.active_ns)
+    }
+
+    /// Time before the start does not pass meanwhile, and what is claimed is kept.
+    pub fn delay_start(&mut self) {
+        if self.is_start_unread() {
+            let active_ns = self.active_ns;
+            self.first_ns = self.first_ns.map(|_| active_ns);
+            let claims = self.voters.iter_mut().filter_map(|voter| voter.claim.as_mut());
+            claims.for_each(|claim| claim.since_ns = active_ns);
+        }
     }
 
     /// The longest step of a source beyond the time that passed that is believed at once. Times of
