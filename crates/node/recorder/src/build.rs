@@ -95,10 +95,9 @@ fn given_up(live: &Live, source: SourceId) -> String {
 fn skewed(live: &Live, source: SourceId) -> String {
     let name = &live.names[source.index()];
     format!(
-        "events did not wait for source {name:?}: for build.timeout there was no memory for what \
-         its connection brings; its front-end sends others further ahead of it than \
-         listen.skew_bytes and memory allow, or all memory waits for targets or for it \
-         (fragments_skew)"
+        "events did not wait for source {name:?}: there was no memory for what its connection \
+         brings; its front-end sends others further ahead of it than listen.skew_bytes and memory \
+         allow, or all memory waits for targets or for it (fragments_skew)"
     )
 }
 
