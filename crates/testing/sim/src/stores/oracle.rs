@@ -92,23 +92,22 @@ struct Stored {
 
 impl Stored {
     /// Adds the files of a place. Returns its frames, skipped ones included. With `may_be_torn`,
-    /// the power failed in what was written last, or a write did.
+    /// the power failed in what was written last, or a write did. Otherwise a frame that is damaged
+    /// is there once more: it was not durable, and was sent again.
     fn take(
         &mut self,
         outcome: &Outcome<'_>,
         files: &MemoryFiles,
         may_be_torn: bool,
     ) -> Result<BTreeSet<u64>, String> {
-        let mut own = BTreeSet::new();
+        let (mut own, mut damaged) = (BTreeSet::new(), Vec::new());
         for (path, file) in walked(files)? {
             for frame in &file.frames {
                 let of =
                     |why: String| format!("{}: frame {}: {why}", path.display(), frame.sequence);
                 if let Some(damage) = file.damage(frame).first() {
-                    if may_be_torn {
-                        continue;
-                    }
-                    return Err(of(damage.clone()));
+                    damaged.push((frame.sequence, of(damage.clone())));
+                    continue;
                 }
                 own.insert(frame.sequence);
                 if frame.rows > 0 {
@@ -121,7 +120,11 @@ impl Stored {
                 self.take_fragments(outcome, &file, frame).map_err(of)?;
             }
         }
-        Ok(own)
+        let lacks = |(sequence, _): &(u64, String)| !own.contains(sequence);
+        match damaged.into_iter().find(lacks) {
+            Some((_, damage)) if !may_be_torn => Err(damage),
+            _ => Ok(own),
+        }
     }
 
     fn take_fragments(
