@@ -196,7 +196,7 @@ impl Sender {
             counts[Entry::PacketsMissing] += missing;
             sent_once = arrival != Arrival::Repeated;
         }
-        self.addresses.flag() | self.untagged | FragmentFlags::SENT_ONCE * u8::from(sent_once)
+        self.addresses.flag() | self.untagged | (FragmentFlags::SENT_ONCE * u8::from(sent_once))
     }
 
     /// Takes the parts of a message in their order. Returns how many: all but those of a connection

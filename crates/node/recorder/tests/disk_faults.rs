@@ -258,7 +258,7 @@ fn check_read_once(folder: &Path, received: u64, what: &str) -> usize {
     assert!(audited.problems.is_empty(), "{what}: {audited:?}");
     let numbers = run.frames().iter().map(|frame| frame.summary.info.sequence);
     assert!(numbers.eq(0..run.frames().len() as u64), "{what}");
-    let (mut newest, mut again) = (BTreeMap::new(), Vec::new());
+    let (mut newest, mut again, mut again_bytes) = (BTreeMap::new(), Vec::new(), 0);
     for file in run.files() {
         let bytes = std::fs::read(file.path).unwrap();
         let reader = FileReader::open(&bytes).unwrap();
@@ -266,10 +266,13 @@ fn check_read_once(folder: &Path, received: u64, what: &str) -> usize {
             // Of a short frame not what stands behind it.
             let half = frame.frame_bytes / 2;
             let here = (file.path.to_owned(), frame.offset + half, half.min(4_096));
-            again.extend(newest.insert(frame.info.sequence, here));
+            let before = newest.insert(frame.info.sequence, here);
+            again_bytes += 2 * frame.frame_bytes * u64::from(before.is_some());
+            again.extend(before);
         }
     }
-    for (path, offset, bytes) in &again {
+    // Of more copies than that, readers do not look which one is whole.
+    for (path, offset, bytes) in again.iter().filter(|_| again_bytes < 1 << 30) {
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
         file.write_all_at(&vec![0; *bytes as usize], *offset).unwrap();
     }
