@@ -93,7 +93,7 @@ pub(crate) struct Origin {
     /// Both, to be added to the remarks of the run.
     pub(crate) remark: Option<Remark>,
     /// Whether it is for the interrupted run only, and begins no other.
-    pub(crate) is_to_go_on: bool,
+    pub(crate) goes_on_only: bool,
 }
 
 impl Origin {
@@ -103,8 +103,8 @@ impl Origin {
         let Request { id, who, comment, command, .. } = request;
         let comment = comment.unwrap_or_default();
         let remark = remark_of(since_ns, command, &who, &comment);
-        let is_to_go_on = id.as_str().starts_with(resuming::GO_ON);
-        Self { who, comment, remark, is_to_go_on }
+        let goes_on_only = id.as_str().starts_with(resuming::GO_ON);
+        Self { who, comment, remark, goes_on_only }
     }
 }
 
@@ -451,7 +451,7 @@ impl Recording {
                 return Ok(());
             }
         }
-        if job.origin.is_to_go_on {
+        if job.origin.goes_on_only {
             return Err(failed("the interrupted run cannot go on", State::Configured));
         }
         self.may_resume = false;

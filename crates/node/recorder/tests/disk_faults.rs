@@ -267,12 +267,12 @@ fn check_read_once(folder: &Path, received: u64, what: &str) -> usize {
             let half = frame.frame_bytes / 2;
             let here = (file.path.to_owned(), frame.offset + half, half.min(4_096));
             let before = newest.insert(frame.info.sequence, here);
-            again_bytes += 2 * frame.frame_bytes * u64::from(before.is_some());
+            again_bytes += frame.frame_bytes * u64::from(before.is_some());
             again.extend(before);
         }
     }
-    // Of more copies than that, readers do not look which one is whole.
-    for (path, offset, bytes) in again.iter().filter(|_| again_bytes < 1 << 30) {
+    // Readers look which copy is whole in up to 1 GiB of repeated frames, the last ones included.
+    for (path, offset, bytes) in again.iter().filter(|_| again_bytes < 1 << 29) {
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
         file.write_all_at(&vec![0; *bytes as usize], *offset).unwrap();
     }

@@ -17,8 +17,8 @@ pub(crate) fn check(outcome: &Outcome, life: &Life) -> Result<(), String> {
     // A source that begins new numbers alone, or before others, is in no order with them.
     let faults = plan.case.faults;
     // Rows without one that was held for a time-out count, too, whatever it was held for.
-    // Of these a slow disk and little memory hold sources that are in order, and so does what the
-    // others bring meanwhile where nothing passes for seconds.
+    // A slow disk and little memory hold sources that are in order, and so do others that fill
+    // memory while nothing passes for seconds.
     let others =
         [Fault::Renumber, Fault::Misnumber, Fault::SmallMemory, Fault::Starve, Fault::HalfOpen];
     let has_order = !others.iter().any(|&fault| faults.has(fault)) && !faults.slow_disk();

@@ -43,7 +43,7 @@ impl Horizon {
         let active_ns = self.active_ns;
         let voter = &mut self.voters[index];
         if begins {
-            // So long it takes at most until that is found.
+            // That a thread is held up is found after half a time-out at most.
             voter.unread_from_ns = now_ns.saturating_sub(self.timeout_ns / 2);
         }
         voter.unread_ns = Some(active_ns);

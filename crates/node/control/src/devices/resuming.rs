@@ -23,6 +23,7 @@ use super::{Job, Open, Recording};
 use crate::api;
 use crate::configuration::Configuration;
 use crate::node::signal;
+use crate::problem::Problem;
 use crate::security::guard::Who;
 use crate::shared::GOES_ON;
 
@@ -50,13 +51,9 @@ impl Recording {
         let Some(configuration) = self.goes_on_alone.take().filter(|_| self.may_resume) else {
             return;
         };
-        let is_candidate = configuration.recorder.has_front_ends()
-            && match self.newest(&configuration, Duration::ZERO) {
-                Ok(found) => found.is_some(),
-                // What is in the way may pass while the command waits.
-                Err(_) => true,
-            };
-        if !is_candidate {
+        // What is in the way for now may pass while the command waits.
+        let has_none = || matches!(self.newest(&configuration, Duration::ZERO), Ok(None));
+        if !configuration.recorder.has_front_ends() || has_none() {
             return;
         }
         let settings = &self.shared.settings;
@@ -66,15 +63,13 @@ impl Recording {
             command: Command::Start.name().into(),
             ..api::CommandRequest::default()
         };
-        let asked = self.shared.put(move |conductor, now_ns| {
-            let answer = conductor.command(now_ns, &asked, None, &who);
-            answer.inspect_err(|problem| {
-                tracing::warn!(reason = problem.detail, "the interrupted run does not go on");
-            })
-        });
-        if let Err(problem) = asked {
+        let refused = |problem: &Problem| {
             tracing::warn!(reason = problem.detail, "the interrupted run does not go on");
-        }
+        };
+        let asked = self.shared.put(move |conductor, now_ns| {
+            conductor.command(now_ns, &asked, None, &who).inspect_err(refused)
+        });
+        asked.inspect_err(refused).ok();
     }
 
     /// The last run, if its recorder has died and it can go on. If it never will, the reason is
@@ -120,8 +115,8 @@ impl Recording {
         }
     }
 
-    /// The last run, if its recorder has died not longer ago than `run.resume`. What storage nodes
-    /// lack of it and is in spills is waited for so long.
+    /// The last run, if its recorder has died not longer ago than `run.resume`. Waits at most for
+    /// `forwarded_within` until storage nodes have what is in their spills.
     ///
     /// # Errors
     /// Why it cannot be said now.
